@@ -62,11 +62,8 @@ class Answers:
     """The answers kept below a root; several threads may share it, and several processes use it in turn.
 
     An answer is on disk when `keep` returns. The first under a key stays. Another process that is writing is
-    waited for `wait` seconds. Close it, or use it in a `with` statement.
-
-    Raises:
-        StorageError: The file is damaged.
-        SchemaMismatch: It was written by a newer version.
+    waited for `wait` seconds. A damaged file is StorageError, that of a newer version SchemaMismatch. Close
+    it, or use it in a `with` statement.
     """
 
     def __init__(self, root: Root, *, wait: float = 30.0) -> None:

@@ -20,11 +20,8 @@ _ESCAPES = str.maketrans({"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\
 def read_lines(path: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each object of a UTF-8 file of JSON lines in order, with `path:line`, which names it in errors.
 
-    Lines end at line feeds only; a byte order mark and blank lines are skipped. `form` is the object wanted,
-    as shown in errors: `{doc_id, content}`.
-
-    Raises:
-        WrongInput: The file cannot be read, or a line is no JSON object of valid text.
+    Lines end at line feeds only; a byte order mark and blank lines are skipped. A file that cannot be read,
+    or a line that is no JSON object of valid text, is WrongInput, which shows the `form` wanted: `{doc_id}`.
     """
     try:
         with path.open("rb") as lines:
@@ -52,10 +49,7 @@ def text_field(record: Mapping[str, Any], key: str, where: str) -> str:
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write one object in each line, in order, all or nothing, to a file in a folder that is there.
 
-    `records` may be lazy: the first is asked for when it is sure that `path` can be written.
-
-    Raises:
-        WrongInput: The file cannot be written.
+    `records` may be lazy: the first is asked for when it is sure that `path` can be written (or WrongInput).
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}") if path.name else path
     with _writing(path):

@@ -61,11 +61,8 @@ def read_frame(
 ) -> pl.DataFrame:
     """Return a Parquet file's rows; `columns` names those wanted (None: all), in the schema's order.
 
-    Columns that a file of an older schema version lacks are null.
-
-    Raises:
-        StorageError: The file is missing or damaged.
-        SchemaMismatch: It was written by a newer version, or its columns are not `schema`'s.
+    Columns that a file of an older schema version lacks are null. A missing or damaged file is StorageError,
+    one of a newer version or with other columns SchemaMismatch.
     """
     wanted = [name for name in schema if columns is None or name in columns]
     with _opened(root, relative) as file:
@@ -111,11 +108,7 @@ def read_columns(
 ) -> pl.DataFrame:
     """Return those of the columns wanted (None: all) that a file has; with none of them an empty frame.
 
-    With a `schema` it must have its columns, as `read_frame` checks them.
-
-    Raises:
-        StorageError: The file is missing or damaged.
-        SchemaMismatch: Its columns are others than `schema`'s; `NewerSchema` if they are later ones.
+    With a `schema` it must have its columns, as `read_frame` checks them; later ones are `NewerSchema`.
     """
     with _opened(root, relative) as file:
         found = file.schema_arrow
@@ -129,11 +122,7 @@ def read_columns(
 def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Table]) -> tuple[int, bytes]:
     """Put in place of a file's rows, in one step, what `change` makes of them; its schema stays as it is.
 
-    Returns:
-        The number of rows, and the bytes of the file.
-
-    Raises:
-        StorageError: The file is missing or damaged, or cannot be written.
+    Returned are the number of rows, and the bytes of the file; raises as `read_frame`.
     """
     with _opened(root, relative) as file:
         table = file.read(use_threads=False)

@@ -64,8 +64,7 @@ class PartitionedTable:
     ) -> pl.DataFrame:
         """Return the rows of the partitions named (None: all), in partition order.
 
-        Raises:
-            StorageError: A file is damaged, or it is missing although the manifest lists it.
+        A file that is damaged, or missing although the manifest lists it, raises `StorageError`.
         """
         if partitions is None:
             # Entries first: a file that is written after them does not count as lost.
@@ -120,11 +119,8 @@ class PartitionedTable:
     def replace(self, doc_ids: Collection[str], rows: pl.DataFrame) -> None:
         """Remove every row of `doc_ids`, add `rows` (whose documents must be among them).
 
-        Only the partitions that these documents lie in are rewritten, each in one step.
-
-        Raises:
-            SchemaMismatch: The columns of `rows` are not the table's.
-            ValueError: `rows` holds a document that is not in `doc_ids`.
+        Only the partitions that these documents lie in are rewritten, each in one step. Other columns are
+        SchemaMismatch, other documents ValueError.
         """
         check_schema(self.folder, rows, self.schema)
         strangers = set(rows.select(self._document).to_series().unique()) - set(doc_ids)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 from flows.cli import options as opt
-from flows.cli.options import given_or_wrong, print_json, root_of
+from flows.cli.options import JsonOption, RootOption, given_or_wrong, print_json, root_of
 from flows.cli.printing import run as printing
-from flows.commands.console import say_text
+from flows.cli.printing.skill import print_differences, print_skill
+from flows.commands.console import form_of, say_text
 from flows.settings import Settings, load_settings
 from storage.errors import WrongInput
 from storage.root import Root
 
 if TYPE_CHECKING:  # only queries pay for the index
     from tasks.retrieve.routing.search import SkillRanker
-import sys
-from pathlib import Path
-
-from flows.cli.options import JsonOption, RootOption
-from flows.cli.printing.skill import print_differences, print_skill
-from flows.commands.console import form_of
 
 _OR_BATCH = ", or --batch and --out"
 

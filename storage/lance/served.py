@@ -37,13 +37,8 @@ def mend_tags(root: Root) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]
     """Tag the published versions again whose tags are missing, damaged or on another version; drop others.
 
     Files of a version with a tag are never removed, so tags go that are of what is gone or was never
-    published to its end. The caller holds the root's writer lock.
-
-    Returns:
-        Each table and tag that was made again, and each that was dropped.
-
-    Raises:
-        StorageError: `state/served.json` is damaged.
+    published to its end. The caller holds the root's writer lock. Returned is each table and tag that was
+    made again, and each that was dropped.
     """
     served, mended, stray = read_served(root), list[tuple[str, str]](), list[tuple[str, str]]()
     kept = {v.version: v for v in [*published_versions(root), *([served] if served else [])]}

@@ -112,10 +112,8 @@ def prune(
     """Remove tags of a table, and all versions older than those kept, with the files that only they need.
 
     Versions `kept` stay with all later ones, and those by less than `margin` older. Of fewer than `least`
-    versions the files stay: LanceDB removes files only where it writes every row again.
-
-    Raises:
-        StorageError: The table cannot be read, or lacks a version that is kept.
+    versions the files stay: LanceDB removes files only where it writes every row again. A table that lacks a
+    version that is kept raises `StorageError`.
     """
     table = _newest(root, name)
     tags = table.tags.list()

@@ -129,8 +129,7 @@ def raw_document(row: dict[str, Any]) -> RawDocument:
 
     Its id stays: parts that older versions wrote hold ids that are in use.
     """
-    given = {
-        **{key: value for key, value in row.items() if key not in _BARE},
+    given = {key: value for key, value in row.items() if key not in _BARE} | {
         "tags": tuple(row["tags"] or ()),
         "findings": tuple(Finding(**f) for f in row["findings"] or ()),
         "licence_files": tuple(LicenceFile(**f) for f in row["licence_files"] or ()),

@@ -35,11 +35,7 @@ def trim_raw(
     `seen` or a row of the corpus names, and what gives a text that a published version serves, of which
     `content_hash` tells. The caller holds the root's writer lock.
 
-    Returns:
-        `since`, the first day that is whole, and the `files`, `rows` of documents and `bytes` that went.
-
-    Raises:
-        StorageError: A raw part or a table cannot be read.
+    Returned are `since`, the first day that is whole, and the `files`, `rows` of documents and `bytes` gone.
     """
     times = [version.published_at for version in published_versions(root)]
     since = max(raw_since(root), min([now - timedelta(days=days), *times]).date().isoformat())

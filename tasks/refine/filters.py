@@ -139,7 +139,6 @@ def _only_headings(lines: list[str], *, or_links: bool = False) -> bool:
 
 
 def _only_links(line: str) -> bool:
-    """Tell whether a line, or a list item, is one or more links and nothing else."""
     mark = LIST_MARK.match(line)
     rest, links = _LINK.subn(" ", line[mark.end() if mark else 0 :])
     return links > 0 and not rest.strip(" \t,;|.")

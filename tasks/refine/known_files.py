@@ -189,7 +189,6 @@ def known_facts(contents: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """Return what stands below each heading of a Markdown text, on one line."""
     parts = re.split(r"(?m)^#{1,6}[ \t]+(\S[^\n]*?)[ \t#]*$", text)
     below = {h[:100]: " ".join(said.split()) for h, said in zip(parts[1::2], parts[2::2], strict=True)}
     filled = {heading: said[:_MOST_CHARS] for heading, said in below.items() if said}

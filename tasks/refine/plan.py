@@ -68,8 +68,7 @@ def plan_refine(root: Root, limits: FilterLimits, opinions: str = "") -> RefineP
     seen, forgotten = seen_table(root).read().filter(pl.col("retired_at").is_null()), Forgotten.load(root)
     if forgotten:
         seen = seen.filter([not forgotten.covers(doc_id) for doc_id in seen["doc_id"]])
-    ranked = preferred(seen)
-    seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
+    seen = seen.hstack(preferred(seen))
     rules = f"{digest_of_rules(limits)}{opinions and _short_digest(opinions)}:"
     found = pl.concat_str(pl.lit(rules), "digest")
     beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")

@@ -66,7 +66,6 @@ QUALITY = pl.Schema({"doc_id": pl.String, **dict.fromkeys(MEASURES, pl.Int64), "
 
 
 def _languages(lines: Sequence[str], inside: Sequence[bool]) -> list[str]:
-    """Return the language each fence names, in lower case; empty where it names none."""
     opens = (i for i in range(1, len(lines)) if inside[i] and not inside[i - 1])
     matches = (_LANGUAGE.match(lines[i - 1]) for i in opens)
     return [match[1].lower() for match in matches if match]

@@ -128,12 +128,9 @@ def desired_aliases(
 ) -> pl.DataFrame:
     """Return the aliases that should exist: columns doc_id (unique), survivor and kind.
 
-    Args:
-        known: The present aliases. Those of copies are made again; others stay while their id is free.
-        verdict: Columns doc_id, owner, body_hash and survivor of each document of the corpus and each copy,
-            best first.
-        gone: Columns doc_id, owner and body_hash of documents that leave the corpus now.
-        again: Documents that a source holds now, whether they are kept or dropped.
+    Of those known the ones of copies are made again; others stay while their id is free. `verdict` has the
+    columns doc_id, owner, body_hash and survivor of each document and each copy, best first; `gone` those of
+    documents that leave the corpus now; `again` are ids that a source holds now, kept or dropped.
     """
     copies = verdict.filter(pl.col("survivor") != pl.col("doc_id"))
     texts = texts_of(verdict).select("owner", "body_hash", survivor="doc_id")

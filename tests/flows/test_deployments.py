@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from storage.errors import WrongInput
 from tests.support.paths import PROJECT
 
 _FILE = PROJECT / "prefect.yaml"
@@ -97,3 +98,46 @@ def test_each_runs_one_at_a_time_in_utc_stays_paused_and_says_what_it_is_for(
     assert len(deployment["description"]) > 80
     assert deployment["tags"][0] == "skillery"
     assert len(deployment["tags"]) == 2
+
+
+def test_the_alert_is_registered_once_stays_switched_off_and_tells_of_failed_runs_of_ours_alone(
+    prefect_server: str,
+) -> None:
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock
+    from prefect.client.orchestration import get_client
+    from prefect.server.events.schemas.automations import EventTrigger
+    from prefect.server.events.schemas.events import ReceivedEvent
+
+    from flows.commands.monitoring import NAME, register_alert
+
+    with pytest.raises(WrongInput, match="no notification block 'slack-webhook/nobody'"):
+        register_alert("slack-webhook/nobody")
+    block = CustomWebhookNotificationBlock(name="a", url="http://127.0.0.1:9/", json_data={"a": "{{body}}"})
+    block.save("skillery-test", overwrite=True)
+    with get_client(sync_client=True) as client:
+        assert client.read_automations_by_name(NAME) == []
+        assert register_alert("custom-webhook/skillery-test") == "created"
+        (made,) = client.read_automations_by_name(NAME)
+        client.pause_automation(made.id)
+        assert register_alert("custom-webhook/skillery-test") == "updated"
+        (again,) = client.read_automations_by_name(NAME)
+        client.delete_automation(made.id)
+    assert (again.id, again.enabled) == (made.id, False)
+    trigger = EventTrigger.model_validate(made.trigger.model_dump(mode="json"))
+    for event, resources, told in (
+        ("Failed", ("tag.skillery", "deployment.1"), True),
+        ("Crashed", ("tag.skillery", "deployment.1"), True),
+        ("Completed", ("tag.skillery", "deployment.1"), False),
+        ("Failed", ("tag.skillery",), False),  # a stage of it
+        ("Failed", ("tag.bakery", "deployment.1"), False),  # another project's
+    ):
+        related = [
+            {"prefect.resource.id": f"prefect.{one}", "prefect.resource.role": one.partition(".")[0]}
+            for one in resources
+        ]
+        happened = ReceivedEvent.model_validate({
+            "occurred": "2025-03-01T02:00:00Z", "id": "01890f4e-0000-7000-8000-000000000000",
+            "related": related, "event": f"prefect.flow-run.{event}",
+            "resource": {"prefect.resource.id": "prefect.flow-run.1"},
+        })  # fmt: skip
+        assert trigger.covers(happened) is told, (event, resources)

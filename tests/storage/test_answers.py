@@ -23,12 +23,8 @@ from storage.root import Root
 from storage.tombstones import Tombstone, add_tombstones
 from storage.vectors import ROWS_PER_PART, StateStore, VectorStore, state_stores, text_hash, vector_stores
 
-ANSWER = KeptAnswer(
-    "k1", "small-model", "classify-1", 0, '{"1": "step"}', None, 210, 9, "2026-03-01T12:00:00Z"
-)
-REFUSED = dataclasses.replace(
-    ANSWER, key="k2", text="Sure!", rejected="no JSON in the answer", prompt_tokens=None
-)
+ANSWER = KeptAnswer("k1", "small", "classify-1", 0, '{"1": "step"}', None, 210, 9, "2026-03-01T12:00:00Z")
+REFUSED = dataclasses.replace(ANSWER, key="k2", text="Sure!", rejected="no JSON in it", prompt_tokens=None)
 
 
 @pytest.fixture
@@ -46,9 +42,7 @@ def files_hold(root: Root, text: str) -> bool:
     return any(text.encode() in path.read_bytes() for path in root.folder.rglob("*") if path.is_file())
 
 
-def test_the_first_answer_under_a_key_is_found_as_it_was_and_rejected_ones_are_kept_apart(
-    root: Root, answers: Answers
-) -> None:
+def test_the_first_answer_under_a_key_is_found_and_rejected_ones_apart(answers: Answers) -> None:
     answers.keep(ANSWER, ["market/bees"])
     answers.keep(REFUSED, ["market/bees"])
     answers.keep(dataclasses.replace(ANSWER, text="another"), ["market/wasps"])
@@ -166,9 +160,7 @@ def machine(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mac
     return of
 
 
-def test_what_machines_were_answered_at_once_another_knows_and_no_question_puts_nothing_there(
-    machine: Machine,
-) -> None:
+def test_what_machines_were_answered_at_once_another_knows_and_nothing_more(machine: Machine) -> None:
     with Answers(machine("one")) as kept:
         assert kept.find("a") is None
     assert not machine("one").exists(FILE)
@@ -193,9 +185,7 @@ def test_what_a_killed_process_kept_goes_up_with_the_next(machine: Machine) -> N
             assert {found.key for found in kept.kept(rejected=False)} == {"a", "b"}
 
 
-def test_what_was_forgotten_elsewhere_does_not_come_back_from_a_machine_that_held_it(
-    machine: Machine,
-) -> None:
+def test_what_was_forgotten_elsewhere_does_not_come_back_from_who_held_it(machine: Machine) -> None:
     with Answers(machine("one")) as kept:
         kept.keep(answer("a"), ["local/m/tea"])
     behind = Answers(machine("one"))

@@ -59,16 +59,12 @@ def test_a_separator_inside_a_text_ends_no_line(tmp_path: Path, separator: str) 
     ("line", "problem"),
     [
         (b"{broken", r"not JSON \(Expecting property name .* at column 2\); write one object {id} a line"),
-        (b'{"id": NaN}', r"not JSON \(NaN is no number\)"),
-        (b"[" * 100_000, "not JSON"),
-        (b'{"id": ' + b"1" * 5000 + b"}", "not JSON"),
-        (b"[1]", "no object; write {id}"),
-        (b"null", "no object"),
-        (b'{"id": "\xe9"}', r"not UTF-8 \(byte 9 of the line\)"),
-        (b"\xff\xfe{\x00}\x00", "not UTF-8"),
-        (b'{"id": "\\ud83d"}', "half a surrogate"),
+        (b'{"id": NaN}', r"not JSON \(NaN is no number\)"), (b"[" * 100_000, "not JSON"),
+        (b'{"id": ' + b"1" * 5000 + b"}", "not JSON"), (b"[1]", "no object; write {id}"),
+        (b"null", "no object"), (b'{"id": "\xe9"}', r"not UTF-8 \(byte 9 of the line\)"),
+        (b"\xff\xfe{\x00}\x00", "not UTF-8"), (b'{"id": "\\ud83d"}', "half a surrogate"),
     ],
-)
+)  # fmt: skip
 def test_a_line_that_is_no_object_is_named(tmp_path: Path, line: bytes, problem: str) -> None:
     path = written(tmp_path, b'{"id": "\\ud83d\\ude00"}\n' + line + b"\n")
     with pytest.raises(WrongInput, match=rf"lines\.jsonl:2: {problem}"):
@@ -89,9 +85,7 @@ def test_a_field_without_text_is_named(record: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("error", [WrongInput("stop"), KeyboardInterrupt()])
-def test_a_failure_in_between_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, error: BaseException
-) -> None:
+def test_a_failure_in_between_leaves_the_old_file_alone(tmp_path: Path, error: BaseException) -> None:
     path = written(tmp_path, b"old")
 
     def some() -> Iterator[dict[str, Any]]:
@@ -105,9 +99,7 @@ def test_a_failure_in_between_leaves_the_old_file_and_nothing_else(
 
 
 @pytest.mark.parametrize("place", ["missing/out.jsonl", "folder", ".", "file/out.jsonl", "pipe", "x" * 300])
-def test_a_place_that_cannot_be_written_is_refused_before_a_record_is_asked_for(
-    tmp_path: Path, place: str
-) -> None:
+def test_a_place_that_cannot_be_written_is_refused_before_any_record(tmp_path: Path, place: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("text")
     os.mkfifo(tmp_path / "pipe")

@@ -191,9 +191,7 @@ def times(root: Path) -> dict[str, int]:
 
 @given(CHANGES)
 @settings(max_examples=25)
-def test_it_is_a_dictionary_of_documents_on_disk(
-    changes: list[tuple[set[str], dict[str, list[int]]]],
-) -> None:
+def test_it_is_a_dictionary_of_documents(changes: list[tuple[set[str], dict[str, list[int]]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table, model = table_at(folder), dict[str, list[int]]()
         for removed, added in changes:

@@ -66,12 +66,7 @@ class GitSource(Source):
         self.spec = f"git+{public_url(self._url)}" + (f"@{ref}" if ref else "")
 
     def version(self) -> str:
-        """Return the commit that would be read now.
-
-        Raises:
-            SourceError: `missing`, `not-a-repository`, `missing-ref`, `denied` and the like.
-            SourceUnavailable: The remote did not answer, or not in time.
-        """
+        """Return the commit that would be read now; raises as `run_git`."""
         if _COMMIT.fullmatch(self._ref):
             return self._ref.lower()
         with self._client() as client:
@@ -80,8 +75,7 @@ class GitSource(Source):
     def read(self) -> Iterator[RawDocument | Dropped]:
         """Yield the commit's skills and the dropped entries; blobs are fetched for 100 documents at a time.
 
-        Raises:
-            SourceError, SourceUnavailable: As `version`; `no-skill` if the commit has no SKILL.md.
+        Raises as `version`, and SourceError `no-skill` if the commit has no SKILL.md.
         """
         with self._client() as client:
             commit = client.fetch(self._ref)

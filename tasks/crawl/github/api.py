@@ -138,10 +138,8 @@ class GitHub:
     async def commit(self, repository: str, ref: str, etag: str | None = None) -> Commit | None:
         """Return the commit that a branch, tag, full commit id or HEAD names; None: it is as `etag` says.
 
-        That is the tag of the last answer; with a token, an unchanged answer costs no quota.
-
-        Raises:
-            HttpTerminal: Also `missing-ref` if the repository has no such ref, `empty` if it has none at all.
+        That is the tag of the last answer; with a token, an unchanged answer costs no quota. Reasons are also
+        `missing-ref` if the repository has no such ref, `empty` if it has none at all.
         """
         if self._has_commits is not False:
             try:
@@ -168,8 +166,7 @@ class GitHub:
     async def tree(self, repository: str, sha: str) -> Tree:
         """Return every path below a tree or commit, in one request if its size allows it.
 
-        Raises:
-            HttpTerminal: Also `too-large`, if it takes more than `tree_requests`.
+        One that takes more than `tree_requests` is `too-large`.
         """
         answer = await self._ask(repository, f"git/trees/{quote(sha)}", params={"recursive": "1"})
         tree, truncated = read_tree(answer)
@@ -208,10 +205,7 @@ class GitHub:
         """Download a commit's zip archive to `path` and return the path.
 
         Three URLs are tried: by commit and by ref at the host that costs no quota, then the API. An archive
-        by ref may be of a later commit, which its comment tells.
-
-        Raises:
-            HttpTerminal: Also `too-large`; if all three fail, the API's error.
+        by ref may be of a later commit, which its comment tells. If all fail, the API's error is raised.
         """
         name = quote(repository)
         by_commit, by_ref = (f"{self._archives}/{name}/zip/{quote(version)}" for version in (commit, ref))

@@ -185,11 +185,8 @@ def object_id(pieces: Iterable[bytes], size: int, like: str) -> str:
 class Archive:
     """The files in a zip archive, for a `with` statement; memory stays below about 100 MB.
 
-    `root` is the folder that all entries lie in, empty if there are none, or if they need not lie in one.
-
-    Raises:
-        ArchiveRefused: The archive is damaged or exceeds `limits`.
-        OSError: There is no such file.
+    `root` is the folder that all entries lie in, empty if there are none, or if they need not lie in one. An
+    archive that is damaged or exceeds `limits` raises ArchiveRefused.
     """
 
     def __init__(self, path: Path, limits: ArchiveLimits = ArchiveLimits(), *, rooted: bool = True) -> None:
@@ -221,11 +218,9 @@ class Archive:
         return [self._entry(info) for info in self._zip.infolist() if not info.is_dir()]
 
     def read(self, entry: SourceEntry, keep: int) -> Content:
-        """Read a file.
+        """Read a file; raise OSError if it is damaged, or unpacks to more or fewer bytes than declared.
 
-        Raises:
-            OSError: It is damaged, or unpacks to more or fewer bytes than declared.
-            ArchiveRefused: `archive-size`: more was unpacked in all than `limits.unpacked_bytes`.
+        ArchiveRefused `archive-size`: more was unpacked in all than `limits.unpacked_bytes`.
         """
         return consume(self._pieces(entry), keep)
 

@@ -261,10 +261,7 @@ class Fetcher:
         """Return the snapshot with these files, one by one, until the forge allows no more.
 
         `unlike` are those that the archive has with other bytes, which count where the forge has none that
-        fit their ids either.
-
-        Raises:
-            HttpTerminal, HttpTransient: There is no archive, and the first files cannot be had.
+        fit their ids either. Where there is no archive, and the first files cannot be had, that is raised.
         """
         self.in_use[folder] += 1
         files: dict[str, Path] = {}

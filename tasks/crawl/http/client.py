@@ -65,13 +65,10 @@ def open_http(settings: CrawlSettings, root: Root, own: str = "") -> Http:
     )
     retry = RetryPolicy(wait_min=min(1.0, settings.retry_wait_max), wait_max=settings.retry_wait_max)
     limiter = Limiter(
-        root,
-        delay=settings.request_delay,
-        concurrency=settings.request_concurrency,
-        longest_wait=retry.server_wait_max,
+        root, delay=settings.request_delay, concurrency=settings.request_concurrency,
+        longest_wait=retry.server_wait_max, services=frozenset(map(service_of, services)),
         token_quotas={service_of(url): _SKILLSMP_QUOTA for url in _usable(settings.skillsmp_url)},
-        services=frozenset(map(service_of, services)),
-    )
+    )  # fmt: skip
     redirects = frozenset(map(host_of, _usable(*forge)))
     hosts = frozenset(map(host_of, _usable(own)))
     return Http(limiter, retry, redirect_hosts=redirects, own_hosts=hosts, timeout=settings.request_timeout)
@@ -137,11 +134,7 @@ class Http:
     async def __aenter__(self) -> Http:
         """Open a session: without cookies, and sending each request once."""
 
-        async def on_sent(
-            _session: aiohttp.ClientSession,
-            context: types.SimpleNamespace,
-            _parameters: aiohttp.TraceRequestHeadersSentParams,
-        ) -> None:
+        async def on_sent(_session: aiohttp.ClientSession, context: types.SimpleNamespace, _: object) -> None:
             if context.trace_request_ctx is not None:
                 self._limiter.sent(context.trace_request_ctx, self._limiter.clock())
 
@@ -153,13 +146,9 @@ class Http:
             timeout=aiohttp.ClientTimeout(total=self._timeout, connect=_CONNECT_SECONDS),
             # The limiter bounds the connections of each host.
             connector=aiohttp.TCPConnector(limit=0, resolver=self._resolver),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            read_bufsize=_BUFFER,
-            trace_configs=[trace],
-            middlewares=(_once,),
-            requote_redirect_url=False,
-        )
+            cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, read_bufsize=_BUFFER,
+            trace_configs=[trace], middlewares=(_once,), requote_redirect_url=False,
+        )  # fmt: skip
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -195,11 +184,8 @@ class Http:
     ) -> Answer:  # fmt: skip
         """Download a body into `path`, which appears when it is whole; return the answer without its body.
 
-        Arguments are those of `get`; the folder of `path` is made if there is none.
-
-        Raises:
-            HttpTerminal, HttpTransient: As for `get`.
-            StorageError: The file cannot be written.
+        Arguments are those of `get`; the folder of `path` is made if there is none. Raises as `get`, and
+        StorageError where the file cannot be written.
         """
         where, sent = web_url(url), {"Accept-Encoding": "identity", **(headers or {})}
         beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
@@ -317,9 +303,7 @@ def _log_retry(failure: BaseException | None, tried: int) -> None:
 def next_hop(url: URL, location: str, allowed: AbstractSet[str] | None) -> URL:
     """Return the target of a redirect from `url` to `location`, which may be relative; None allows all hosts.
 
-    Raises:
-        HttpTerminal: `redirect`: it leads to a host neither `allowed` nor that of `url`, from https to http,
-            or nowhere.
+    To a host neither `allowed` nor that of `url`, from https to http, or nowhere is HttpTerminal `redirect`.
     """
     try:
         target = web_url(str(url.join(URL(location))) if location else "")

@@ -112,9 +112,7 @@ class Limiter:
     async def turn(self, client: Client, url: URL) -> AsyncGenerator[None, None]:
         """Wait for a request's turn; it is sent within the `async with`.
 
-        Raises:
-            QuotaExhausted: The day's quota is used up.
-            HttpTransient: `rate-limited`: the server asked for a pause longer than `longest_wait`.
+        Raises QuotaExhausted, or HttpTransient for a pause that is longer than `longest_wait`.
         """
         self._last[client.service] = client
         async with self._slots.setdefault(client.host, asyncio.Semaphore(self.concurrency)):

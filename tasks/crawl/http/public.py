@@ -29,9 +29,7 @@ def require_public(url: URL) -> None:
 def check_host(url: URL, own: str) -> None:
     """Look up the host of a URL that another program will ask, unless it is the operator's `own`.
 
-    Raises:
-        HttpTerminal: `private`: it, or an address of it, is private.
-        HttpTransient: `connection`: it has no address.
+    HttpTerminal `private`: it, or an address of it, is private; HttpTransient `connection`: it has none.
     """
     if host_of(url) == own:
         return

@@ -25,9 +25,7 @@ _DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, Recursio
 async def fetch(http: Http, url: str, path: Path, digest: str | None, limits: DocumentLimits) -> str:
     """Download an artifact that what was crawled names into `path`; return its digest.
 
-    Raises:
-        HttpTerminal: As `Http.download`; `digest-mismatch`: it has another digest than one that is given.
-        HttpTransient: It could not be had this time.
+    Raises as `Http.download`, and HttpTerminal `digest-mismatch` for another digest than one that is given.
     """
     answer = await http.download(url, path, max_bytes=limits.bundle_bytes, roams=True)
     with path.open("rb") as file:

@@ -141,9 +141,7 @@ class RemoteSource(Source):
     async def _client(self, url: str) -> AsyncGenerator[Http, None]:
         """Open a client; at its end record its requests and the quota left at `url`, the operator's setting.
 
-        Raises:
-            SourceError, SourceUnavailable: No request can be sent to `url`, or the block could not do with
-                how one failed.
+        How a request failed is raised as an error of the source, also that none can be sent to `url`.
         """
         from tasks.crawl.http.client import open_http  # noqa: PLC0415 (most sources ask no server)
 

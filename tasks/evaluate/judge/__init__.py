@@ -1,1 +1,1 @@
-"""An LLM as judge of pages: a request and a context come in, a verdict goes out; begin with `judge`."""
+"""Judges of pages: a language model, people by their labels, and how far two agree; begin with `judge`."""

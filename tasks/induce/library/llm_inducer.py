@@ -341,7 +341,8 @@ class LlmInducer:
         if kept is None:
             return None
         self._llm.ledger.counts["cached"] += 1
-        return json.loads(kept.text)  # type: ignore[no-any-return]
+        found: Said = json.loads(kept.text)
+        return found
 
     def _keep(self, window: ShownWindow, answer: Said) -> None:
         self._llm.cache.keep(window.question(self._llm.sampling), json.dumps(answer))

@@ -106,7 +106,8 @@ class Turn:
     def row(self) -> dict[str, Any]:
         """Return the chat and its success, without the names of home folders."""
         last = [{"role": "assistant", "content": "\n".join(self.said)}] if self.said else []
-        return without_homes({"messages": [*self.messages, *last], "success": self.success})  # type: ignore[no-any-return]
+        found: dict[str, Any] = without_homes({"messages": [*self.messages, *last], "success": self.success})
+        return found
 
 
 def turns(values: Iterable[tuple[str, object | Unread]], host: Host) -> Iterator[tuple[str, object | Unread]]:

@@ -58,9 +58,6 @@ def ranked(frame: pl.DataFrame) -> pl.DataFrame:
     Sorted by: not from an aggregator; first seen; source's rank; not in a hidden folder, where agents hold
     what was installed; repository known; licence known; most stars; the shortest path; doc_id in lower case,
     then as written. Unknown stars and times come last.
-
-    Args:
-        frame: Columns doc_id (unique), source, repo, licence, stars and first_seen_at, among others.
     """
     again = pl.col("repo").str.to_lowercase().str.contains(_aggregators()).fill_null(value=False)
     return frame.sort(
@@ -114,12 +111,8 @@ def preferred(frame: pl.DataFrame) -> pl.DataFrame:
     Sorted by: the source's rank; seen last, so that a source no longer crawled does not hide a fresh one of
     its kind; the smallest source; the smallest id as written; the first row.
 
-    Args:
-        frame: Columns doc_id, source and last_seen_at; others are ignored.
-
     Returns:
-        Columns row (from 0), doc_id, source, kept, and lost_to and lost_to_source (null where kept): a row
-        for each row of `frame`, in its order.
+        Columns kept, lost_to and lost_to_source (null where kept): a row for each of `frame`, in its order.
     """
     rows = frame.select("doc_id", "source", "last_seen_at").with_row_index("row")
     keyed = rows.with_columns(key=pl.Series([doc_key(doc_id) for doc_id in rows["doc_id"]], dtype=pl.String))
@@ -129,7 +122,5 @@ def preferred(frame: pl.DataFrame) -> pl.DataFrame:
     best = best.select("key", best="row", lost_to="doc_id", lost_to_source="source")
     joined = keyed.join(best, on="key", how="left", maintain_order="left")
     lost = pl.when(pl.col("row") != pl.col("best"))
-    return joined.select(
-        "row", "doc_id", "source", kept=pl.col("row") == pl.col("best"), lost_to=lost.then("lost_to"),
-        lost_to_source=lost.then("lost_to_source"),
-    )  # fmt: skip
+    outcome = {"lost_to": lost.then("lost_to"), "lost_to_source": lost.then("lost_to_source")}
+    return joined.select(kept=pl.col("row") == pl.col("best"), **outcome)

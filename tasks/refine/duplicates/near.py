@@ -96,16 +96,12 @@ class NearLimits:
 
 
 def survivors(pairs: Index, n: int, *, max_cluster: int) -> Index:
-    """Return for each text the text that it folds onto: itself where it survives.
+    """Return for each of n texts the text that it folds onto: itself where it survives.
 
     By rank, 0 the best, each text that has not folded survives, and each lesser text near it folds onto it
     (the lexicographically first maximal independent set). So a text is always near its survivor, however long
-    a chain of similar texts is. Pairs between folded texts have no influence, nor has the order of pairs.
-
-    Args:
-        pairs: Shape (m, 2): ranks of two near texts, the better first.
-        n: Number of texts.
-        max_cluster: See `NearLimits`.
+    a chain of similar texts is. Pairs between folded texts have no influence, nor has the order of `pairs`:
+    shape (m, 2), ranks of two near texts, the better first.
     """
     onto = list(range(n))
     taken = Counter[int]()

@@ -171,7 +171,6 @@ def export_corpus(
 
 
 def _write_requests(folder: Path, frame: pl.DataFrame, store: BlobStore) -> None:
-    """Add the requests that skills were tested with to a routing bench, as `evaluate routing` reads it."""
     for row in frame.filter(licence_class="allow").select("doc_id", "blobs").iter_rows(named=True):
         contents = {path: store.read(digest) for path, digest in wanted_blobs(row["blobs"]).items()}
         for name, lines in routing_lines(row["doc_id"], contents).items():

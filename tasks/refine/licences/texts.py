@@ -189,7 +189,6 @@ def _of_notice(text: str, n_words: int) -> Recognised:
 
 
 def _of_phrases(words: list[str], plain: str) -> Recognised | None:
-    """Recognise a long text by its phrases and its length; return None if it has no such phrase."""
     head = " ".join(words[:_HEAD_WORDS])
     matching = [t for t in _texts() if t.matches(plain, head)]
     if not matching:

@@ -247,6 +247,7 @@ class SelectStage:
     def _taken(
         self, prompt: Prompt[Selected], rules: str | None, task: str, groups: Sequence[Sequence[int]]
     ) -> list[list[int] | None]:
+        """Return those of each group that the LLM selects, in order; None without a usable answer."""
 
         def values(among: Sequence[int]) -> Values:
             skills = [self.skills[i] for i in among]

@@ -224,6 +224,7 @@ def _update_nodes(
     root: Root, nodes: TableWriter, have: Mapping[str, str | None], want: Mapping[str, str | None],
     encoder: IndexEncoder,
 ) -> set[str]:  # fmt: skip
+    """Bring the table of nodes up to date; return the documents whose rows changed."""
 
     def rows(doc_ids: set[str]) -> Iterator[pa.Table]:
         for partitions, ids in _batches(doc_ids, _DOCUMENTS_PER_WRITE):

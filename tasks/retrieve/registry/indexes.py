@@ -114,6 +114,7 @@ def hosted_marketplace(offers: Mapping[str, OfferedSkill], base: str) -> bytes:
 
 
 def _hosted(offers: Mapping[str, OfferedSkill]) -> bytes:
+    """Return the marketplace whose archives are named relative to where it will lie."""
 
     def source(_: str, offer: OfferedSkill) -> dict[str, str]:
         sha256 = offer.digest.removeprefix("sha256:")

@@ -81,6 +81,7 @@ def covered_rows(forgotten: Forgotten, frame: pl.DataFrame) -> pl.Series:
 
 
 def _tests(forgotten: Forgotten) -> dict[str, Callable[[str], bool]]:
+    """Return by column what tells whether a value of it is of something forgotten."""
 
     def node(value: str) -> bool:
         return forgotten.covers(_ORDINAL.sub("", value))

@@ -69,17 +69,14 @@ def test_a_damaged_pointer_is_named(tmp_path: Path, change: dict[str, object]) -
 
 def versions(root: Root, *days: int) -> list[Served]:
     """Publish one version on each of these days of March."""
-    made = [
-        replace(POINTER, version=f"v-{day}", published_at=datetime(2025, 3, day, tzinfo=UTC)) for day in days
-    ]
+    at = POINTER.published_at
+    made = [replace(POINTER, version=f"v-{day}", published_at=at.replace(day=day)) for day in days]
     for served in made:
         write_served(root, served)
     return made
 
 
-def test_every_version_published_is_known_newest_first_until_it_is_dropped_or_not_kept(
-    tmp_path: Path,
-) -> None:
+def test_every_version_published_is_known_newest_first_until_it_is_dropped(tmp_path: Path) -> None:
     root = Root(tmp_path)
     second, first, third = versions(root, 2, 1, 3)
     assert published_versions(root) == [third, second, first]
@@ -100,7 +97,7 @@ def test_names_are_those_of_damaged_records_and_of_what_is_served_too(tmp_path: 
     assert published_names(root) == {"v-1", "v-2"}
 
 
-def test_a_damaged_record_of_a_version_is_named_and_hides_no_other(
+def test_a_damaged_record_is_named_and_hides_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, second = versions(Root(tmp_path), 1, 2)
@@ -117,14 +114,10 @@ def test_versions_are_in_the_order_of_publication_whatever_the_clock_said(tmp_pa
     assert published_versions(root) == [second, first]
 
 
-def test_what_was_served_before_records_were_kept_is_known_from_the_next_publication_on(
-    tmp_path: Path,
-) -> None:
+def test_what_was_served_before_records_is_known_from_the_next_publication_on(tmp_path: Path) -> None:
     root = Root(tmp_path)
     first, second = versions(root, 1, 2)
     drop_published(root, first.version)
-    (tmp_path / SERVED).write_text(
-        json.dumps({**asdict(first), "published_at": first.published_at.isoformat()})
-    )
+    root.write_json(SERVED, {**asdict(first), "published_at": first.published_at.isoformat()})
     write_served(root, second)
     assert published_versions(root) == [second, first]

@@ -10,7 +10,7 @@ import pytest
 from lancedb.index import FTS
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance.tables import INDUCED, NODES, SKILLS, TableAt, TableWriter, schema_of
+from storage.lance.tables import INDUCED, NODES, TableAt, TableWriter, schema_of
 from storage.lance.versions import keep_only, manifest_reads, prune, rewrite, tag, tagged, untag, versions_of
 from storage.root import Root
 from tests.support.roots.vendor import connect, open_at
@@ -161,12 +161,6 @@ def test_a_table_of_a_newer_program_is_refused(root: Root) -> None:
         TableWriter(root, NODES, SCHEMA, int(newer.version))
 
 
-def test_schemas_name_the_model_and_the_vectors_length() -> None:
-    for schema in (schema_of(SKILLS, MODEL), SCHEMA):
-        assert schema.field("vector").type == pa.list_(pa.float32(), 4)
-        assert b'"revision": "1"' in (schema.metadata or {})[b"model"]
-
-
 def rewritten(root: Root, base: int, *, without: set[str]) -> int:
     def left(batch: pa.RecordBatch) -> pa.RecordBatch:
         kept = [doc_id not in without for doc_id in batch.column("doc_id").to_pylist()]
@@ -203,9 +197,7 @@ def files_with(folder: Path, word: bytes) -> list[Path]:
     return [p for p in folder.rglob("*") if p.is_file() and word in p.read_bytes()]
 
 
-def test_what_a_crash_left_behind_goes_with_the_old_versions_and_everything_may_be_left_out(
-    root: Root,
-) -> None:
+def test_what_a_crash_left_goes_with_the_old_versions_and_everything_may_be_left_out(root: Root) -> None:
     base = write(root, None, add=["rye", "spelt"])
     TableWriter(root, NODES, SCHEMA, base).add(rows(["half"]))
     version = rewritten(root, base, without={"rye"})
@@ -226,44 +218,28 @@ def test_a_version_that_is_not_the_latest_cannot_be_the_only_one(root: Root) -> 
 MARGIN = timedelta(seconds=1.5)  # longer than a table takes to be compacted, however busy the machine is
 
 
-@pytest.fixture(scope="module")
-def aged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Root, Root]:
-    """Two roots whose first version of nodes, tagged `v-1` and by another name, is older than the margin."""
-    roots = Root(tmp_path_factory.mktemp("ours")), Root(tmp_path_factory.mktemp("theirs"))
-    for root, name in zip(roots, ("v-1", "a-persons-own"), strict=True):
+def test_pruning_removes_versions_older_than_those_kept_and_leaves_what_is_tagged_by_another_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = Root(tmp_path / "ours"), Root(tmp_path / "theirs")
+    for root, name in ((ours, "v-1"), (theirs, "a-persons-own")):
         tag(root, NODES, name, write(root, None, add=["a", "b"]))
     time.sleep(MARGIN.total_seconds() + 0.3)
-    return roots
-
-
-def test_pruning_removes_versions_older_than_those_kept_with_the_files_theirs_alone(
-    aged: tuple[Root, Root],
-) -> None:
-    root, _ = aged
-    first = connect(root).open_table(NODES).version
-    second = write(root, first, add=["c"], delete=["a", "b"])
-    tag(root, NODES, "v-2", second)
-    prune(root, NODES, {second}, ["v-1", "v-of-nothing"], MARGIN)
+    first = connect(ours).open_table(NODES).version
+    second = write(ours, first, add=["c"], delete=["a", "b"])
+    tag(ours, NODES, "v-2", second)
+    prune(ours, NODES, {second}, ["v-1", "v-of-nothing"], MARGIN)
     with pytest.raises(StorageError, match=f"version {first}"):
-        TableAt(root, NODES, first).opened()
-    assert held(root, second) == ["c"]
-    assert list(connect(root).open_table(NODES).tags.list()) == ["v-2"]
-
-
-def test_pruning_leaves_what_is_tagged_by_another_name(
-    aged: tuple[Root, Root], caplog: pytest.LogCaptureFixture
-) -> None:
-    _, root = aged
-    first = connect(root).open_table(NODES).version
-    second = write(root, first, add=["c"])
-    prune(root, NODES, {second}, ["v-1"], MARGIN)
-    assert held(root, first) == ["a", "b"]
+        TableAt(ours, NODES, first).opened()
+    assert held(ours, second) == ["c"]
+    assert list(connect(ours).open_table(NODES).tags.list()) == ["v-2"]
+    first = connect(theirs).open_table(NODES).version
+    prune(theirs, NODES, {write(theirs, first, add=["c"])}, ["v-1"], MARGIN)
+    assert held(theirs, first) == ["a", "b"]
     assert "stay until" not in caplog.text
 
 
-def test_pruning_that_would_take_a_tagged_version_removes_nothing(
-    root: Root, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pruning_never_takes_a_tagged_version(root: Root, caplog: pytest.LogCaptureFixture) -> None:
     write(root, None, add=["a"])
     second = write(root, connect(root).open_table(NODES).version, add=["b"])
     tag(root, NODES, "v-2", second)

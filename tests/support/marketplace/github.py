@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from tests.support.marketplace.messages import (
-    Asked,
     Reply,
+    Request,
     Window,
     iso_time,
     json_reply,
     text_reply,
     with_etag,
 )
-from tests.support.marketplace.repository import Blob, Commit, Node, Repository, Tree, archive_of, root_name
+from tests.support.marketplace.repository import Blob, Commit, Node, Repository, Tree, archive_of
 from tests.support.marketplace.world import World
 
 _NAMED = re.compile(r"/repos/([^/]+)/([^/]+)(?:/(.*))?")
@@ -117,7 +117,7 @@ class GitHubApi:
     def __init__(self, world: World, hosts: Callable[[str], str]) -> None:
         self._world, self._hosts = world, hosts
         self._window = Window(3_600)
-        self._routes: list[tuple[str, str, Callable[[Repository, Asked, str], Reply]]] = [
+        self._routes: list[tuple[str, str, Callable[[Repository, Request, str], Reply]]] = [
             (r"()", "repo", self._repository),
             (r"commits/(.+)", "commit", self._commit),
             (r"git/trees/(.+)", "tree", self._tree),
@@ -125,7 +125,7 @@ class GitHubApi:
             (r"zipball(?:/(.+))?", "zipball", self._zipball),
         ]
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: Request) -> Reply:
         settings = self._world.github
         who = asked.token or "anonymous"
         used = self._window.at(self._world.now())
@@ -149,7 +149,7 @@ class GitHubApi:
         reply.kind, reply.repository = kind, place
         return reply
 
-    def _routed(self, asked: Asked) -> tuple[str, str | None, Reply]:
+    def _routed(self, asked: Request) -> tuple[str, str | None, Reply]:
         """Return what kind of route was asked for, of which repository, and the answer."""
         repository, moved, rest, name = self._find(asked.path)
         for pattern, kind, route in self._routes:
@@ -179,10 +179,10 @@ class GitHubApi:
         url = f"{self._hosts('api')}/repositories/{repository.repo_id}{'/' if rest else ''}{quote(rest)}"
         return json_reply({"message": "Moved Permanently", "url": url}, 301, location=url)
 
-    def _repository(self, repository: Repository, _asked: Asked, _rest: str) -> Reply:
+    def _repository(self, repository: Repository, _asked: Request, _rest: str) -> Reply:
         return json_reply(repository_json(repository, self._hosts("api")))
 
-    def _commit(self, repository: Repository, _asked: Asked, ref: str) -> Reply:
+    def _commit(self, repository: Repository, _asked: Request, ref: str) -> Reply:
         if not self._world.github.commits_route:
             return not_found()
         if not repository.branches:
@@ -192,7 +192,7 @@ class GitHubApi:
             return json_reply({"message": f"No commit found for SHA: {ref}", "status": "422"}, 422)
         return json_reply(commit_json(repository, commit, self._hosts("api")))
 
-    def _tree(self, repository: Repository, asked: Asked, ref: str) -> Reply:
+    def _tree(self, repository: Repository, asked: Request, ref: str) -> Reply:
         commit = repository.find(ref)
         tree = commit.tree if commit else repository.node(ref)
         if not isinstance(tree, Tree):
@@ -202,12 +202,12 @@ class GitHubApi:
         recursive = bool(asked.query.get("recursive"))
         return json_reply(tree_json(tree, tree.sha, recursive=recursive, most=most))
 
-    def _refs(self, repository: Repository, _asked: Asked, wanted: str) -> Reply:
+    def _refs(self, repository: Repository, _asked: Request, wanted: str) -> Reply:
         kind, _, prefix = wanted.partition("/")
         refs = {"heads": repository.branches, "tags": repository.tags}.get(kind, {})
         return json_reply(refs_json(kind, refs, prefix))
 
-    def _zipball(self, repository: Repository, _asked: Asked, ref: str) -> Reply:
+    def _zipball(self, repository: Repository, _asked: Request, ref: str) -> Reply:
         path = quote(f"{repository.name}/legacy.zip/{ref or repository.default_branch}")
         return Reply(302, headers={"location": f"{self._hosts('archive')}/{path}"})
 
@@ -216,63 +216,64 @@ def _missing() -> Reply:
     return text_reply("404: Not Found", 404)
 
 
-def _moved(world: World, place: Place, rest: str) -> Reply:
-    if not world.github.files_follow_renames:
-        return _missing()
-    return Reply(301, headers={"location": quote(f"/{place.repository.name}/{rest}")})
+class _FileHost:
+    """Answers for a kind of files, found by a pattern whose first groups are owner and repository."""
 
-
-class ArchiveHost:
-    """Serves `/{owner}/{repo}/zip/{ref}`, and `legacy.zip`, to which the API's zipball leads."""
+    kind: ClassVar[str]
+    pattern: ClassVar[re.Pattern[str]]
 
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def answer(self, asked: Asked) -> Reply:
-        match = _ARCHIVE.fullmatch(asked.path)
+    def answer(self, asked: Request) -> Reply:
+        match = self.pattern.fullmatch(asked.path)
         place = locate(self._world, match[1], match[2]) if match else None
-        reply = self._archive(place, match[3] or "", match[4]) if match and place else _missing()
-        reply.kind = "archive"
+        reply = _missing()
+        if match and place:
+            rest = asked.path.split("/", 3)[3]
+            reply = blocked_text(place.repository) or (
+                self._moved(place, rest) if place.moved else self.file(place.repository, match)
+            )
+        reply.kind = self.kind
         reply.repository = place.repository.name if place else match and f"{match[1]}/{match[2]}"
         return reply
 
-    def _archive(self, place: Place, legacy: str, ref: str) -> Reply:
-        repository = place.repository
-        if refused := blocked_text(repository):
-            return refused
-        if place.moved:
-            return _moved(self._world, place, f"{legacy}zip/{ref}")
-        commit = repository.find(ref)
+    def _moved(self, place: Place, rest: str) -> Reply:
+        if not self._world.github.files_follow_renames:
+            return _missing()
+        return Reply(301, headers={"location": quote(f"/{place.repository.name}/{rest}")})
+
+    def file(self, repository: Repository, match: re.Match[str]) -> Reply:
+        raise NotImplementedError
+
+
+class ArchiveHost(_FileHost):
+    """Serves `/{owner}/{repo}/zip/{ref}`, and `legacy.zip`, to which the API's zipball leads."""
+
+    kind, pattern = "archive", _ARCHIVE
+
+    def file(self, repository: Repository, match: re.Match[str]) -> Reply:
+        commit = repository.find(match[4])
         if commit is None:
             return _missing()
-        root = root_name(repository.repo, ref)
-        if legacy:
+        root = f"{repository.repo}-{match[4].replace('/', '-')}"
+        if match[3]:
             root = f"{repository.owner}-{repository.repo}-{commit.sha[:7]}"
         named = {"content-disposition": f"attachment; filename={root}.zip"}
         body = repository.archive_override or archive_of(commit, root)
         return Reply(200, body, {"content-type": "application/zip", **named})
 
 
-class RawHost:
+class RawHost(_FileHost):
     """Serves `/{owner}/{repo}/{ref}/{path}`; a ref with slashes is told from the path by trying."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    kind, pattern = "raw", _RAW
 
-    def answer(self, asked: Asked) -> Reply:
-        match = _RAW.fullmatch(asked.path)
-        place = locate(self._world, match[1], match[2]) if match else None
-        reply = self._file(place, match[3]) if match and place else _missing()
-        reply.kind = "raw"
-        reply.repository = place.repository.name if place else match and f"{match[1]}/{match[2]}"
-        return with_etag(reply, asked)
+    def answer(self, asked: Request) -> Reply:
+        return with_etag(super().answer(asked), asked)
 
-    def _file(self, place: Place, rest: str) -> Reply:
-        if refused := blocked_text(place.repository):
-            return refused
-        if place.moved:
-            return _moved(self._world, place, rest)
-        blob = _split(place.repository, rest)
+    def file(self, repository: Repository, match: re.Match[str]) -> Reply:
+        blob = _split(repository, match[3])
         if blob is None:
             return _missing()
         return Reply(200, blob.content, {"content-type": "text/plain; charset=utf-8"})

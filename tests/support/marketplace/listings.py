@@ -6,7 +6,7 @@ import hashlib
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from tests.support.marketplace.messages import Asked, Reply, Window, html_page, iso_time, json_reply
+from tests.support.marketplace.messages import Reply, Request, Window, html_page, iso_time, json_reply
 from tests.support.marketplace.world import Row, Server, TimeForm, World
 
 Endpoint: TypeAlias = Literal["listing", "search"]
@@ -25,7 +25,7 @@ class SkillsMP:
         self._world = world
         self._day, self._minute = Window(86_400), Window(60)
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: Request) -> Reply:
         endpoint = _PATHS.get(asked.path)
         if endpoint is None or endpoint in self._world.skillsmp.missing:
             return _error(404, "NOT_FOUND", "No such endpoint")
@@ -39,7 +39,7 @@ class SkillsMP:
         reply.kind = endpoint
         return reply
 
-    def _listing(self, asked: Asked) -> Reply:
+    def _listing(self, asked: Request) -> Reply:
         if asked.query.get("search") == "":
             return _error(400, "INVALID_QUERY", "search must not be empty")
         depth = self._world.skillsmp.listing_depth
@@ -49,7 +49,7 @@ class SkillsMP:
         rows = [self._listing_row(row) for row in page["rows"]]
         return json_reply({"skills": rows, "pagination": page["pagination"], "filters": wanted})
 
-    def _search(self, asked: Asked) -> Reply:
+    def _search(self, asked: Request) -> Reply:
         if refused := self._refusal(asked):
             return refused
         headers, exhausted = self._count(asked.token)
@@ -57,7 +57,7 @@ class SkillsMP:
         reply.headers.update(headers)
         return reply
 
-    def _results(self, asked: Asked) -> Reply:
+    def _results(self, asked: Request) -> Reply:
         query = asked.query.get("q", "")
         if not query:
             return _error(400, "MISSING_QUERY", "q is required")
@@ -71,7 +71,7 @@ class SkillsMP:
             return json_reply({"success": True, "data": rows, "pagination": pagination})
         return json_reply({"success": True, "data": data, "meta": {"requestId": f"r-{len(rows)}"}})
 
-    def _refusal(self, asked: Asked) -> Reply | None:
+    def _refusal(self, asked: Request) -> Reply | None:
         settings = self._world.skillsmp
         if asked.token is None:
             return _error(401, "MISSING_API_KEY", "A key is required") if settings.key_required else None
@@ -93,7 +93,7 @@ class SkillsMP:
             minute[token] += 1
         return _quota_headers(quota, day[token], minute[token]), refused
 
-    def _page(self, asked: Asked, query: str | None, depth: int | None) -> dict[str, Any]:
+    def _page(self, asked: Request, query: str | None, depth: int | None) -> dict[str, Any]:
         settings = self._world.skillsmp
         number, limit = _number(asked.query.get("page"), 1), _number(asked.query.get("limit"), 20)
         limit = min(limit, settings.most_rows)
@@ -194,7 +194,7 @@ class Registry:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: Request) -> Reply:
         if asked.path != "/v0.1/servers":
             return json_reply({"title": "Not Found", "status": 404}, 404)
         try:
@@ -207,7 +207,7 @@ class Registry:
         reply.kind = "registry"
         return reply
 
-    def _page(self, asked: Asked, since: float | None, limit: int) -> Reply:
+    def _page(self, asked: Request, since: float | None, limit: int) -> Reply:
         cursor = asked.query.get("cursor", "")
         # Deletions are told unasked to whoever asks for changes.
         deleted = since is not None or asked.query.get("include_deleted") == "true"

@@ -13,21 +13,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A GET request; header names lower-cased, the path decoded."""
-
-    path: str
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-
-    @property
-    def token(self) -> str | None:
-        """The credential, whichever way it is sent."""
-        scheme, _, value = self.headers.get("authorization", "").partition(" ")
-        return value if scheme.lower() in {"bearer", "token"} and value else None
-
-
 @dataclass(slots=True)
 class Reply:
     """An answer, and for the log what kind of thing was asked for, and of which repository."""
@@ -42,7 +27,7 @@ class Reply:
 class Service(Protocol):
     """Answers the requests to one host."""
 
-    def answer(self, asked: Asked) -> Reply: ...
+    def answer(self, asked: Request) -> Reply: ...
 
 
 def json_reply(value: Any, status: int = 200, **headers: str) -> Reply:  # noqa: ANN401 (any JSON)
@@ -65,7 +50,7 @@ def html_page(status: int) -> Reply:
     return text_reply(page, status, "text/html")
 
 
-def with_etag(reply: Reply, asked: Asked) -> Reply:
+def with_etag(reply: Reply, asked: Request) -> Reply:
     """Give an answer its ETag, which differs by credential; where the asker has it already, make it a 304."""
     if reply.status != 200:
         return reply
@@ -114,6 +99,12 @@ class Request:
     status: int = 0
     repository: str | None = None
     kind: str = "other"
+
+    @property
+    def token(self) -> str | None:
+        """The credential, whichever way it is sent."""
+        scheme, _, value = self.headers.get("authorization", "").partition(" ")
+        return value if scheme.lower() in {"bearer", "token"} and value else None
 
 
 @dataclass(frozen=True, slots=True)

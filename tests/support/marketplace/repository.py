@@ -91,11 +91,7 @@ Node: TypeAlias = Blob | Tree
 
 
 def grow(files: Mapping[str, Blob]) -> Tree:
-    """Make the tree that holds these files.
-
-    Raises:
-        ValueError: One path is a file and a folder of another.
-    """
+    """Make the tree that holds these files."""
     here: dict[str, Node] = {}
     below: dict[str, dict[str, Blob]] = {}
     for path, blob in files.items():
@@ -104,9 +100,6 @@ def grow(files: Mapping[str, Blob]) -> Tree:
             below.setdefault(name, {})[rest] = blob
         else:
             here[name] = blob
-    if both := here.keys() & below.keys():
-        msg = f"both a file and a folder: {sorted(both)}"
-        raise ValueError(msg)
     return Tree({**here, **{name: grow(inner) for name, inner in below.items()}})
 
 
@@ -254,12 +247,3 @@ def archive_of(commit: Commit, root: str) -> bytes:
             mode = int(node.mode, 8) | (0o777 if node.mode == "120000" else 0)
             info.create_system, info.external_attr = (0, 0) if mode == 0o100644 else (3, mode << 16)
     return packed.getvalue()
-
-
-def root_name(repo: str, ref: str) -> str:
-    """Return the root folder of an archive of this ref: tag `v1.2` gives `repo-1.2`, `a/b` `repo-a-b`."""
-    short = ref.removeprefix("refs/heads/")
-    if ref.startswith("refs/tags/"):
-        tag = ref.removeprefix("refs/tags/")
-        short = tag[1:] if tag[:1] == "v" and tag[1:2].isdigit() else tag
-    return f"{repo}-{short.replace('/', '-')}"

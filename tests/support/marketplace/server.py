@@ -14,7 +14,7 @@ from aiohttp import web
 
 from tests.support.marketplace.github import ArchiveHost, GitHubApi, RawHost
 from tests.support.marketplace.listings import Registry, SkillsMP
-from tests.support.marketplace.messages import Asked, Faults, Request, Service, misbehave
+from tests.support.marketplace.messages import Faults, Request, Service, misbehave
 from tests.support.marketplace.world import World
 
 VARIABLES = {
@@ -104,7 +104,7 @@ async def _handle(
     entry = Request(name, request.path, dict(request.query), headers)
     market.log.append(entry)
     with market.world.lock:
-        reply = service.answer(Asked(request.path, entry.query, entry.headers))
+        reply = service.answer(entry)
     if fault := market.faults.next(name, request.path, request.query_string):
         reply = misbehave(reply, fault)
     entry.status, entry.kind, entry.repository = reply.status, reply.kind, reply.repository

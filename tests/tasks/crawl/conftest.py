@@ -174,9 +174,8 @@ def world() -> World:
 def garden(world: World) -> Repository:
     """A repository with more skills than are fetched file by file."""
     repository = world.repository("ann/garden")
-    repository.commit(
-        {f"beds/{n}/SKILL.md": grows(n) for n in ("basil", "chard", "dill", "endive", "fennel")}
-    )
+    herbs = ("basil", "chard", "dill", "endive", "fennel")
+    repository.commit({f"beds/{herb}/SKILL.md": grows(herb) for herb in herbs})
     return repository
 
 

@@ -268,9 +268,7 @@ def test_a_part_of_which_most_is_needed_is_not_written_again(nights: Nights) -> 
         assert (nights.times("raw/documents") == before) is (changed != "c")
 
 
-def test_what_a_version_that_can_be_served_again_shows_is_kept_though_its_revision_was_held(
-    nights: Nights,
-) -> None:
+def test_what_a_version_that_can_be_served_again_shows_is_kept_though_it_was_held(nights: Nights) -> None:
     nights.hold = "warning"
     write_licences(nights.root, Licences({}, "allow"))
     for text in ("Mix.", "Bake it.", _TEXTS[2], f"{_TEXTS[2]} Now.", _TEXTS[2]):
@@ -288,7 +286,7 @@ def test_what_a_version_that_can_be_served_again_shows_is_kept_though_its_revisi
 
 @given(st.lists(_NIGHT, min_size=3, max_size=5))
 @settings(max_examples=6)
-def test_a_lost_table_of_what_was_seen_tells_after_a_trim_too_who_was_first(
+def test_a_lost_table_of_seen_tells_who_was_first_after_a_trim(
     told: list[dict[str, str | None]],
 ) -> None:
     with TemporaryDirectory() as folder:

@@ -14,7 +14,6 @@ from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
 from tasks.crawl.collect import SourceReport, collect, require_readable
 from tasks.crawl.http.settings import CrawlSettings
-from tasks.crawl.source.unchanged import document_digest
 from tests.support.crawl.crawling import opened
 from tests.support.roots.nights import HandSource, Nights, skill
 
@@ -60,9 +59,7 @@ def test_a_part_holds_at_most_a_hundred_documents_and_a_listing_each(nights: Nig
     assert set(Counter(raw_ids(nights)).values()) == {1}
 
 
-def test_documents_of_many_parts_and_checkpoints_are_counted_once(
-    nights: Nights, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_of_many_parts_are_counted_once(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("tasks.crawl.raw_parts.BATCH_DOCUMENTS", 10)
     many = [skill(f"s{n}") for n in range(45)]
@@ -218,18 +215,6 @@ def test_a_good_reading_is_remembered_through_failures(nights: Nights) -> None:
     nights.crawl(source(skill("a")))
     record = read_sources(nights.root)[SPEC]
     assert (record["last_complete"], record["stale_since"]) == (nights.now.isoformat(), None)
-
-
-def test_a_commit_that_leaves_a_document_as_it_was_does_not_change_it() -> None:
-    urls = [f"https://github.com/o/r/tree/{commit * 40}/rye" for commit in "ab"]
-    first, second = (skill("a", url=u, commit=c * 40) for u, c in zip(urls, "ab", strict=True))
-    assert document_digest(first) == document_digest(second)
-    others = [
-        skill("a", url="https://example.org/rye"),
-        skill("a", path="rye/SKILL.md"),
-        skill("a", "Knead."),
-    ]
-    assert len({document_digest(d) for d in [first, *others]}) == 4
 
 
 def test_a_run_needs_one_readable_source() -> None:

@@ -21,7 +21,6 @@ from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
-from tests.support.processes import slow_but
 from tests.support.roots.nights import HandSource, Killed, Nights, dying_at, skill
 
 HERBS = ("basil", "chard", "dill", "endive", "fennel")
@@ -83,25 +82,12 @@ def kettles(world: World) -> Repository:
     return repository
 
 
-@pytest.mark.parametrize(
-    ("by", "spec"),
-    [
-        ("a commit", "github:ann/garden"),
-        pytest.param("the branch", "skillsmp", marks=pytest.mark.slow),
-    ],
-)
-def test_a_change_that_was_taken_back_does_not_stay(
-    garden: Repository, crawler: Crawler, dies: Dies, spec: str, by: str
-) -> None:
-    before = garden.head.sha
-    crawler.crawl(spec, days=8)
+def test_a_change_that_was_taken_back_does_not_stay(garden: Repository, crawler: Crawler, dies: Dies) -> None:
+    crawler.crawl(spec := "github:ann/garden", days=8)
     garden.commit({"beds/dill/SKILL.md": grows("dill", "Drown it.")})
     dies(spec)
     assert crawler.held()[DILL] == grows("dill", "Drown it.")
-    if by == "a commit":
-        garden.commit({"beds/dill/SKILL.md": grows("dill")})
-    else:
-        garden.branch("main", before)
+    garden.commit({"beds/dill/SKILL.md": grows("dill")})
     assert a_week(crawler, spec)[DILL] == grows("dill")
 
 
@@ -119,7 +105,7 @@ def test_nor_does_what_was_kept_before_its_repository_was_read_to_its_end(
     assert held == {f"ann/garden/beds/{herb}": grows(herb) for herb in HERBS}
 
 
-def test_nor_does_what_another_ref_had_for_a_while(
+def test_nor_does_what_another_ref_had(
     world: World, garden: Repository, crawler: Crawler, dies: Dies
 ) -> None:
     before = garden.commit({"beds/dill/SKILL.md": None}, branch="dev").sha
@@ -165,7 +151,7 @@ def died(_: object) -> None:
     raise Died
 
 
-def test_a_night_that_died_while_nothing_changed_is_made_up_for(
+def test_a_night_that_died_without_changes_is_made_up_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights = Nights(tmp_path / "root")
@@ -212,12 +198,9 @@ def read_all(nights: Nights, hours: float, *names: str) -> None:
         collect(source, nights.root, run_id=f"{now:%Y%m%d%H}", now=now)
 
 
-@pytest.mark.parametrize("every", slow_but({3}, [1, 3]))
 @pytest.mark.usefixtures("often")
-def test_wherever_a_reading_is_killed_all_that_it_goes_on_with_was_first_seen_at_once(
-    tmp_path: Path, every: int
-) -> None:
-    for step in count(step=every):
+def test_wherever_a_reading_is_killed_what_it_goes_on_with_was_first_seen_at_once(tmp_path: Path) -> None:
+    for step in count(step=3):
         nights = Nights(tmp_path / str(step))
         with suppress(Killed), dying_at(step):
             read_all(nights, 0, "a", "b")

@@ -171,9 +171,7 @@ def test_a_listing_and_a_dropped_row_with_half_a_character_are_told_in_character
     assert dropped(root) == {"b\ufffd": "unreadable", "c\ufffd": "malformed"}
 
 
-def test_an_error_that_nobody_foresaw_ends_its_source_alone_and_one_of_the_root_the_run(
-    tmp_path: Path,
-) -> None:
+def test_an_error_that_nobody_foresaw_ends_its_source_and_one_of_the_root_the_run(tmp_path: Path) -> None:
     root = Root(tmp_path)
     report = crawled(root, document("mint"), RecursionError("too deep"))
     assert (report.state, report.failed) == ("partial", {"unforeseen": 1})

@@ -21,9 +21,8 @@ from tests.support.marketplace.world import World
 def refresh(crawler: Crawler, spec: str, target: str) -> SourceReport:
     """Refresh one target in one source, then let a day pass."""
     wanted = Target(target)
-    source, covers = open_part(
-        spec, wanted, CrawlContext(crawler.root, crawler.now, settings=crawler.settings)
-    )
+    context = CrawlContext(crawler.root, crawler.now, settings=crawler.settings)
+    source, covers = open_part(spec, wanted, context)
     crawler.nights += 1
     report = collect_some(source, crawler.root, covers, run_id=f"night-{crawler.nights}", now=crawler.now)
     crawler.now += timedelta(days=1)
@@ -54,9 +53,7 @@ def test_a_target_is_a_document_or_all_below_a_repository() -> None:
     assert not any(Target(dill).covers(other) for other in (f"{dill}2", "ann/garden/beds/leek"))
 
 
-def test_of_a_folder_one_skill_is_brought_and_the_others_are_as_they_were(
-    crawler: Crawler, shelf: Path
-) -> None:
+def test_of_a_folder_one_skill_is_brought_others_are_as_they_were(crawler: Crawler, shelf: Path) -> None:
     crawler.crawl(f"dir:{shelf}")
     for name in ("basil", "dill"):
         (shelf / name / "SKILL.md").write_bytes(grows(name, "Water it at noon."))
@@ -81,9 +78,7 @@ def test_a_skill_that_is_gone_is_retired_and_no_other_is(crawler: Crawler, shelf
     assert (crawler.crawl(spec).new, retired(crawler)) == (1, set())
 
 
-def test_a_source_that_cannot_be_read_makes_what_was_asked_for_stale_and_nothing_else(
-    crawler: Crawler, shelf: Path
-) -> None:
+def test_a_source_that_cannot_be_read_makes_what_was_asked_for_stale(crawler: Crawler, shelf: Path) -> None:
     crawler.crawl(f"dir:{shelf}")
     shelf.rename(shelf.with_name("away"))
     report = refresh(crawler, f"dir:{shelf}", "local/shelf/dill")
@@ -113,18 +108,14 @@ def test_of_a_marketplace_one_repository_is_asked_for_and_nothing_is_listed(
     assert retired(crawler) == set()
 
 
-def test_of_a_github_repository_all_is_looked_at_even_for_one_skill(
-    garden: Repository, crawler: Crawler
-) -> None:
+def test_of_a_github_repository_all_is_looked_at_for_one_skill(garden: Repository, crawler: Crawler) -> None:
     crawler.crawl("github:ann/garden")
     garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sow it late.") for n in ("dill", "basil")})
     assert refresh(crawler, "github:ann/garden", "ann/garden/beds/dill").changed == 2
     assert crawler.crawl("github:ann/garden").unchanged == 5
 
 
-def test_the_end_of_one_id_is_a_target_and_what_may_mean_several_is_not(
-    crawler: Crawler, shelf: Path
-) -> None:
+def test_the_end_of_one_id_is_a_target_what_may_mean_several_is_not(crawler: Crawler, shelf: Path) -> None:
     crawler.crawl(f"dir:{shelf}")
     assert sources_of(crawler.root, Target("LOCAL/shelf/dill")) == [f"dir:{shelf}"]
     with pytest.raises(WrongInput, match=r"no source has brought 'ann/garden': `skillery search`"):

@@ -87,9 +87,8 @@ def test_an_interrupted_retirement_is_completed_by_the_same_call(nights: Nights)
     nights.run(grown(HERBS, "sage", "mint", "dill"))
     remove_source(nights.root, HERBS, nights.now, retire=True)
     table = seen_table(nights.root)
-    undone = (
-        table.read().filter(doc_id="mint").with_columns(retired_at=pl.lit(None, pl.Datetime("us", "UTC")))
-    )
+    never = pl.lit(None, pl.Datetime("us", "UTC"))
+    undone = table.read().filter(doc_id="mint").with_columns(retired_at=never)
     table.replace(["mint"], undone)
     assert remove_source(nights.root, HERBS, nights.now + timedelta(hours=1), retire=True) == 1
     assert held(nights.root) == set()
@@ -100,9 +99,7 @@ def test_an_interrupted_retirement_is_completed_by_the_same_call(nights: Nights)
     assert {doc_id for doc_id, _ in held(nights.root)} == {"sage", "mint", "dill"}
 
 
-def test_a_source_that_is_added_again_has_its_documents_again_but_for_those_it_had_retired(
-    nights: Nights,
-) -> None:
+def test_a_source_that_is_added_again_has_its_documents_but_for_those_it_had_retired(nights: Nights) -> None:
     list_sources(nights.root, [HERBS])
     nights.run(grown(HERBS, "sage", "mint"))
     nights.run(grown(HERBS, "sage", version="as it is"))
@@ -128,9 +125,7 @@ def test_a_removed_source_that_cannot_be_read_when_it_is_given_again_stays_remov
     assert held(nights.root) == set()
 
 
-def test_of_an_older_root_every_source_that_was_read_is_listed_and_a_mistyped_one_is_not(
-    nights: Nights,
-) -> None:
+def test_of_an_older_root_every_source_that_was_read_is_listed_but_a_mistyped_one(nights: Nights) -> None:
     nights.crawl(grown(HERBS, "sage"))
     nights.crawl(HandSource(TYPO, ABSENT))
     nights.crawl(grown(TREES, "oak"))
@@ -185,7 +180,7 @@ def test_a_marketplace_that_was_retired_and_is_added_again_is_read_as_it_went_on
         assert b"Pinch out" in (crawler.held()["ann/garden/beds/basil"] or b"")
 
 
-def test_a_root_holds_its_list_wherever_it_lies(bucket: str, s3: object) -> None:
+def test_a_root_holds_its_list_wherever_it_lies(bucket: str) -> None:
     root = Root(bucket)
     list_sources(root, [HERBS, TREES])
     remove_source(root, HERBS, Nights(Path()).now, retire=True)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -19,17 +19,10 @@ from tests.support.crawl.loopback_host import http_of, impatient
 from tests.support.marketplace.messages import Fault
 from tests.support.marketplace.repository import Fate, Repository, Submodule, link
 from tests.support.marketplace.server import Marketplace
-from tests.support.marketplace.world import World
 
 T = TypeVar("T")
 MINT = b"---\nname: mint\ndescription: Grows mint.\n---\n# Mint\nCut it back in June.\n"
 TOKEN = Secret("ghp_basil")
-
-
-@pytest.fixture
-def market() -> Iterator[Marketplace]:
-    with Marketplace(World()) as market:
-        yield market
 
 
 @pytest.fixture
@@ -81,9 +74,7 @@ def test_a_ref_stands_for_a_commit_and_its_tree(herbs: Repository, ask: Asker, r
     assert (found.sha, found.tree) == (herbs.head.sha, herbs.head.tree.sha)
 
 
-def test_asked_again_with_its_etag_a_commit_is_not_modified_until_it_is(
-    market: Marketplace, herbs: Repository, ask: Asker
-) -> None:
+def test_a_commit_is_not_modified_until_it_is(market: Marketplace, herbs: Repository, ask: Asker) -> None:
     first = ask(lambda github: github.commit("ada/herbs", "main"))
     assert isinstance(first, Commit)
     assert ask(lambda github: github.commit("ada/herbs", "main", first.etag)) is None
@@ -118,7 +109,7 @@ def test_a_mirror_without_commits_is_asked_for_its_tree_and_from_then_on_only_fo
         ("blocked", "withdrawn"),
     ],
 )  # fmt: skip
-def test_what_befell_a_repository_is_told_apart(
+def test_what_befell_it_is_told(
     herbs: Repository, ask: Asker, tmp_path: Path, fate: Fate, reason: str
 ) -> None:
     sha = herbs.head.sha
@@ -154,7 +145,7 @@ def test_what_is_missing_is_told_apart(market: Marketplace, herbs: Repository, a
         ask(lambda github: github.commit("ada/herbs", "main"), token=None)
 
 
-def test_metadata_follow_a_rename(market: Marketplace, herbs: Repository, ask: Asker) -> None:
+def test_metadata_follow_a_rename(herbs: Repository, ask: Asker) -> None:
     before = ask(lambda github: github.metadata("Ada/Herbs"))
     assert before == Metadata(str(herbs.repo_id), "ada/herbs", 7, "Apache-2.0")
     herbs.rename("ada/garden")
@@ -204,7 +195,7 @@ def test_refs_are_branches_and_tags_with_a_prefix(herbs: Repository, ask: Asker)
     assert ask(lambda github: github.refs("ada/herbs", "spring#")) == ["spring#1"]
 
 
-def test_an_archive_is_had_by_commit_without_the_api(
+def test_an_archive_is_had_without_the_api(
     market: Marketplace, herbs: Repository, ask: Asker, tmp_path: Path
 ) -> None:
     target = tmp_path / "herbs.zip"
@@ -233,9 +224,7 @@ def test_where_the_archive_host_knows_nothing_the_api_leads_to_it_without_the_to
     assert sent == [("archive", False)] * 2 + [("api", True)] * 2 + [("archive", False)]
 
 
-def test_an_archive_over_the_limit_is_refused_and_leaves_nothing(
-    herbs: Repository, ask: Asker, tmp_path: Path
-) -> None:
+def test_an_archive_over_the_limit_leaves_nothing(herbs: Repository, ask: Asker, tmp_path: Path) -> None:
     herbs.pad_to(30_000)
     with pytest.raises(HttpTerminal) as failed:
         ask(
@@ -246,9 +235,7 @@ def test_an_archive_over_the_limit_is_refused_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
 
 
-def test_a_raw_file_is_had_under_its_odd_name_without_the_token(
-    market: Marketplace, herbs: Repository, ask: Asker
-) -> None:
+def test_a_raw_file_is_had_without_the_token(market: Marketplace, herbs: Repository, ask: Asker) -> None:
     path = "skills/mint/notes/über #1.txt"
     assert ask(lambda github: github.raw("ada/herbs", herbs.head.sha, path, 5)) == b"shade"
     assert failure(ask, lambda github: github.raw("ada/herbs", herbs.head.sha, path, 4)).reason == "too-large"
@@ -277,7 +264,7 @@ def test_an_answer_without_a_field_is_refused_by_its_name(
     assert lacking in failed.detail
 
 
-def test_a_list_where_an_object_belongs_and_the_reverse_are_refused(
+def test_a_list_for_an_object_or_the_reverse_is_refused(
     market: Marketplace, herbs: Repository, ask: Asker
 ) -> None:
     api = market.url("api")

@@ -160,8 +160,7 @@ def test_a_damaged_book_is_named(root: Root, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("headers", "said"),
     [
-        ({}, {}),
-        ({"x-ratelimit-remaining": "57"}, {"left": 57}),
+        ({}, {}), ({"x-ratelimit-remaining": "57"}, {"left": 57}),
         ({"x-ratelimit-reset": str(int(NOON.timestamp()) + 90)}, {"reset": NOON + timedelta(seconds=90)}),
         ({"x-ratelimit-reset": "90"}, {"reset": NOON + timedelta(seconds=90)}),
         ({"ratelimit-remaining": "0"}, {"left": 0}),
@@ -172,14 +171,13 @@ def test_a_damaged_book_is_named(root: Root, content: bytes) -> None:
         ({"x-ratelimit-daily-remaining": " 4 "}, {"left_today": 4}),
         ({"x-ratelimit-minute-remaining": "0"}, {"left_this_minute": 0}),
         ({"x-ratelimit-minute-remaining": "-1", "x-ratelimit-remaining": "many"}, {}),
-        ({"x-ratelimit-remaining": "\u0663"}, {}),
-        ({"retry-after": "120"}, {"retry_after": 120.0}),
+        ({"x-ratelimit-remaining": "\u0663"}, {}), ({"retry-after": "120"}, {"retry_after": 120.0}),
         ({"retry-after": "Sun, 01 Mar 2026 12:00:30 GMT"}, {"retry_after": 30.0}),
         ({"retry-after": "Sun, 01 Mar 2026 13:00:30 +0100"}, {"retry_after": 30.0}),
         ({"retry-after": "Sun, 01 Mar 2026 11:00:00 GMT"}, {"retry_after": 0.0}),
         ({"retry-after": "Sun, 01 Mar 2099 11:00:00 GMT"}, {"retry_after": 86400.0}),
         ({"retry-after": "tomorrow"}, {}),
     ],
-)
+)  # fmt: skip
 def test_headers_are_read_and_nonsense_is_silence(headers: dict[str, str], said: dict[str, Any]) -> None:
     assert read_limits(headers, NOON) == RateLimits(**said)

@@ -28,9 +28,7 @@ def seconds(at: datetime) -> str:
 
 
 @in_loop
-async def test_request_starts_keep_their_distance_over_tasks_retries_redirects_and_clients(
-    root: Root,
-) -> None:
+async def test_requests_keep_their_distance_over_tasks_retries_redirects_and_clients(root: Root) -> None:
     async def moved(_: web.Request) -> web.StreamResponse:
         return web.Response(status=301, headers={"Location": "/b"})
 
@@ -234,9 +232,7 @@ async def test_waiting_with_the_real_clock_comes_to_an_end(root: Root) -> None:
 
 
 @in_loop
-async def test_a_cancelled_request_leaves_the_host_usable_and_every_task_hears_of_a_long_pause(
-    root: Root,
-) -> None:
+async def test_a_cancelled_request_leaves_the_host_usable_and_a_long_pause_is_told_to_all(root: Root) -> None:
     async def never(_: web.Request) -> web.StreamResponse:
         await asyncio.sleep(5)
         return web.Response()

@@ -45,18 +45,15 @@ def patient(**policy: float) -> dict[str, Any]:
     ("fault", "reason", "status"),
     [
         *[(says("", status), "server", status) for status in (425, 500, 502, 503, 504)],
-        (says("", 408), "timeout", 408),
-        (says("", 429), "rate-limited", 429),
-        (says(SECONDARY, 403), "rate-limited", 403),
-        (says("", 403, Retry_After="0"), "rate-limited", 403),
+        (says("", 408), "timeout", 408), (says("", 429), "rate-limited", 429),
+        (says(SECONDARY, 403), "rate-limited", 403), (says("", 403, Retry_After="0"), "rate-limited", 403),
         (says("<html>busy</html>", 503, Content_Type="text/html"), "server", 503),
-        (cuts, "connection", None),
-        (hangs_up, "connection", None),
+        (cuts, "connection", None), (hangs_up, "connection", None),
         (says(b"\x1f\x8b no gzip", Content_Encoding="gzip"), "connection", None),
         (says(gzip.compress(NOISE)[:-9], Content_Encoding="gzip"), "connection", None),
         (says(gzip.compress(NOISE)[:5], Content_Encoding="gzip"), "connection", None),
     ],
-)
+)  # fmt: skip
 @in_loop
 async def test_passing_faults_are_tried_again_until_the_tries_are_used_up(
     root: Root, fault: Reply, reason: str, status: int | None
@@ -163,9 +160,7 @@ def drips(status: int) -> Reply:
 
 
 @in_loop
-async def test_a_dripping_body_ends_at_the_time_limit_and_one_of_a_refusal_keeps_its_meaning(
-    root: Root,
-) -> None:
+async def test_a_dripping_body_ends_at_the_time_limit_and_a_refusal_keeps_its_meaning(root: Root) -> None:
     limits = impatient(timeout=0.3, retry=RetryPolicy(tries=1))
     async with Host({"/a": drips(200), "/b": drips(404)}) as host, host.http(root, limits) as http:
         with pytest.raises(HttpTransient, match=r"0\.3 s") as slow:

@@ -76,9 +76,7 @@ def test_no_link_is_followed(garden: Path, tmp_path: Path) -> None:
     assert [(f.code, f.severity) for f in document.findings] == [("bundle.symlink", "warning")]
 
 
-def test_a_file_that_became_a_link_or_vanished_after_listing_is_unreadable(
-    garden: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_became_a_link_or_vanished_meanwhile_is_unreadable(garden: Path, tmp_path: Path) -> None:
     secret = write(tmp_path, "secret", b"not yours")
     write(garden, "a/SKILL.md")
     late, gone, leaf = (write(garden, path) for path in ("b/SKILL.md", "c/SKILL.md", "d/leaf"))
@@ -172,9 +170,7 @@ def test_a_folder_that_is_not_there_or_has_no_skill_is_terminal(garden: Path) ->
 
 
 @pytest.mark.parametrize("has_skill", [True, False])
-def test_links_that_lead_out_are_told_with_where_they_lead(
-    garden: Path, tmp_path: Path, has_skill: bool
-) -> None:
+def test_links_that_lead_out_are_told_with_target(garden: Path, tmp_path: Path, has_skill: bool) -> None:
     (garden / "mint").symlink_to("../agents/mint")
     write(garden, "sage/SKILL.md" if has_skill else "notes.md")
     now, root = datetime(2026, 3, 1, tzinfo=UTC), Root(tmp_path / "root")
@@ -261,7 +257,7 @@ def test_a_text_over_the_limit_leaves_size_and_hash(file: Path) -> None:
         *[("stars", cell, None) for cell in (float("nan"), "many", None, 1e300)],
     ],
 )
-def test_a_category_is_a_text_and_stars_are_a_number_or_unknown(
+def test_odd_categories_and_stars_are_unknown(
     file: Path, column: str, cell: object, expected: int | None
 ) -> None:
     (row,) = table(file, {"id": ["x"], "content": ["y"], "repo": ["herbs"], column: [cell]}).read()
@@ -298,9 +294,7 @@ def test_a_value_that_cannot_be_read_costs_its_row(file: Path, column: str, cell
         ({"id": ["x"], "content": [1]}, "content is int64"),
     ],
 )
-def test_missing_columns_are_named_with_those_found(
-    file: Path, columns: dict[str, object], message: str
-) -> None:
+def test_missing_columns_are_named_with_all(file: Path, columns: dict[str, object], message: str) -> None:
     source = table(file, columns)
     with pytest.raises(SourceError, match=message) as caught:
         next(source.read())

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import SourceError, SourceUnavailable, WrongInput
-from storage.root import Root
+from storage.errors import SourceError, WrongInput
 from storage.schemas import Dropped, Listing, RawDocument
-from storage.state import seen_table
-from tasks.crawl.collect import SourceReport, collect
-from tasks.crawl.http.settings import CrawlSettings
-from tasks.crawl.mcp.awesome import AwesomeListSource, ListEntry, entries, servers_of
-from tasks.crawl.source.base import CrawlContext
+from tasks.crawl.mcp.awesome import ListEntry, entries, servers_of
+from tests.support.crawl.crawling import Crawler, opened, settings_of
 from tests.support.marketplace.messages import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
-NIGHT = datetime(2026, 5, 1, 2, tzinfo=UTC)
 LIST = """# Servers
 
 * [Kitchen](#kitchen)
@@ -116,82 +108,47 @@ def test_repositories_are_compared_in_any_letter_case_and_folders_apart() -> Non
     assert dropped(text) == [("duplicate_id", "Ann/Kettle", "ann/kettle")]
 
 
-class Nights:
-    """Collects one list into a root, a night a call."""
-
-    def __init__(self, where: str, root: Path, **settings: Any) -> None:  # noqa: ANN401
-        self.where, self.root, self.night = where, Root(root), NIGHT
-        self.settings = CrawlSettings(request_delay=0, retry_wait_max=0, **settings)
-
-    def source(self) -> AwesomeListSource:
-        return AwesomeListSource(self.where, CrawlContext(self.root, self.night, settings=self.settings))
-
-    def collect(self, limit: int | None = None) -> SourceReport:
-        self.night += timedelta(days=1)
-        return collect(self.source(), self.root, run_id=f"{self.night:%Y%m%d}", now=self.night, limit=limit)
-
-    def served(self) -> set[str]:
-        seen = seen_table(self.root).read()
-        return set(seen.filter(seen["retired_at"].is_null())["doc_id"])
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Nights:
-    (tmp_path / "list.md").write_text(LIST, "utf-8")
-    return Nights(str(tmp_path / "list.md"), tmp_path / "root")
-
-
-def test_who_leaves_the_list_is_retired_and_who_joins_it_is_new(local: Nights) -> None:
-    assert local.collect().new == 3
-    assert (local.collect().unchanged, local.collect().listed) == (3, 3)
-    assert local.source().version() == hashlib.sha256(LIST.encode()).hexdigest()
-    path, told = Path(local.where), LIST.replace("bob/appliances", "bob/machines")
+def test_who_leaves_the_list_is_retired_and_who_joins_it_is_new(tmp_path: Path) -> None:
+    path, crawler = tmp_path / "list.md", Crawler(tmp_path / "root", settings_of({}))
+    path.write_text(LIST, "utf-8")
+    spec = f"awesome:{path}"
+    assert crawler.crawl(spec).new == 3
+    assert (crawler.crawl(spec).unchanged, crawler.crawl(spec).listed) == (3, 3)
+    assert opened(spec).version() == hashlib.sha256(LIST.encode()).hexdigest()
+    told = LIST.replace("bob/appliances", "bob/machines")
     path.write_text(told.replace("Boils water", "Boils milk"), "utf-8")
-    report = local.collect()
+    report = crawler.crawl(spec)
     assert (report.state, report.new, report.changed) == ("complete", 1, 1)
     assert (report.unchanged, report.retired) == (1, 1)
-    assert local.served() == {"ann/kettle", "bob/machines/packages/oven", "gitlab.example/bob/fridge"}
+    assert set(crawler.held()) == {"ann/kettle", "bob/machines/packages/oven", "gitlab.example/bob/fridge"}
     path.write_text("Moved elsewhere.\n", "utf-8")
-    report = local.collect()
-    assert (report.state, report.failed, len(local.served())) == ("failed", {"no-entries": 1}, 3)
+    report = crawler.crawl(spec)
+    assert (report.state, report.failed, len(crawler.held())) == ("failed", {"no-entries": 1}, 3)
     path.unlink()
     with pytest.raises(SourceError) as caught:
-        local.source().version()
+        opened(spec).version()
     assert caught.value.reason == "missing"
     with pytest.raises(WrongInput, match="http"):
-        Nights("ftp://kettle.example/list.md", path.parent).source()
+        opened("awesome:ftp://kettle.example/list.md")
 
 
-@pytest.fixture
-def market() -> Iterator[Marketplace]:
-    world = World()
+def test_a_list_as_it_was_is_not_sent_again(world: World, market: Marketplace, crawler: Crawler) -> None:
+    spec = "awesome:https://raw.githubusercontent.com/ann/lists/main/README.md"
     world.repository("ann/lists").commit({"README.md": LIST.encode()})
-    with Marketplace(world) as served:
-        yield served
-
-
-@pytest.fixture
-def remote(market: Marketplace, tmp_path: Path) -> Nights:
-    where = "https://raw.githubusercontent.com/ann/lists/main/README.md"
-    return Nights(where, tmp_path / "root", github_raw_url=market.url("raw"))
-
-
-def test_a_list_as_it_was_is_not_sent_again(market: Marketplace, remote: Nights) -> None:
-    assert remote.collect(limit=1).new == 1
-    report = remote.collect()  # what was read in part is sent again
+    assert crawler.crawl(spec, limit=1).new == 1
+    report = crawler.crawl(spec)  # what was read in part is sent again
     assert (report.state, report.new, report.requests) == ("complete", 2, 1)
     assert (market.requests[-1].status, market.requests[-1].path) == (200, "/ann/lists/main/README.md")
-    report = remote.collect()
+    report = crawler.crawl(spec)
     assert market.requests[-1].status == 304
     assert (report.state, report.unchanged, report.retired, report.new) == ("complete", 3, 0, 0)
-    market.world.repository("ann/lists").commit({"README.md": LIST.replace("Boils", "Heats").encode()})
-    assert remote.collect().changed == 1
+    world.repository("ann/lists").commit({"README.md": LIST.replace("Boils", "Heats").encode()})
+    assert crawler.crawl(spec).changed == 1
     market.faults.script("raw:*", [Fault("html"), *[Fault("500")] * 3])
-    report = remote.collect()
-    assert (report.state, report.failed) == ("failed", {"html": 1})
-    with pytest.raises(SourceUnavailable):
-        list(remote.source().read())
-    assert len(remote.served()) == 3
+    for reason in ("html", "server"):
+        report = crawler.crawl(spec)
+        assert (report.state, report.failed) == ("failed", {reason: 1})
+    assert len(crawler.held()) == 3
 
 
 def only(line: str) -> ListEntry:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any, Literal
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.root import Root
 from storage.schemas import DROPPED, LISTINGS, RAW_DOCUMENTS, Dropped, Listing, RawDocument, to_frame
 from storage.state import seen_table
-from tasks.crawl.collect import SourceReport, collect
-from tasks.crawl.http.settings import CrawlSettings
-from tasks.crawl.mcp.registry import FULL_DAYS, McpRegistrySource, items_of
-from tasks.crawl.source.base import CrawlContext, Gone, Item
-from tests.support.marketplace.messages import Fault
+from tasks.crawl.collect import SourceReport
+from tasks.crawl.mcp.registry import FULL_DAYS, items_of
+from tasks.crawl.source.base import CrawlContext, Gone, Item, Source
+from tasks.crawl.sources import open_source
+from tests.support.crawl.crawling import Crawler, settings_of
+from tests.support.marketplace.messages import Fault, Faults
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
-# After everything that the world registers, whose clock begins in February 2026.
-NIGHT = datetime(2026, 2, 2, 2, tzinfo=UTC)
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 SERVER: dict[str, Any] = {
     "name": "io.github.ann/kettle",
@@ -39,173 +34,151 @@ SERVER: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Nights:
-    """Reads a registry into a root, a night a call; the world's time goes on with the nights."""
-
-    def __init__(self, market: Marketplace, root: Path) -> None:
-        self.market, self.world, self.root = market, market.world, Root(root)
-        self.night = NIGHT
-
-    def register(self, *numbers: int) -> None:
-        for n in numbers:
-            self.world.register(f"io.github.ann/kettle-{n:03}", description=f"Boils {n} litres")
-
-    def source(self) -> McpRegistrySource:
-        settings = CrawlSettings(
-            mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0
-        )
-        return McpRegistrySource(CrawlContext(self.root, self.night, settings=settings))
-
-    def pass_days(self, days: int) -> None:
-        self.night += timedelta(days=days)
-        self.world.time = int(self.night.timestamp())
-
-    def collect(self, limit: int | None = None) -> SourceReport:
-        self.market.clear_requests()
-        return collect(
-            self.source(), self.root, run_id=f"{self.night:%Y%m%dT%H%M}", now=self.night, limit=limit
-        )
-
-    def known(self) -> list[str]:
-        rows = seen_table(self.root).read().filter(pl.col("retired_at").is_null())
-        return sorted(name.removeprefix("mcp/io.github.ann/") for name in rows["doc_id"])
-
-    def asked(self, parameter: str) -> list[str | None]:
-        return [request.query.get(parameter) for request in self.market.requests]
+def register(world: World, *numbers: int) -> None:
+    for n in numbers:
+        world.register(f"io.github.ann/kettle-{n:03}", description=f"Boils {n} litres")
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Iterator[Nights]:
-    with Marketplace(World()) as market:
-        yield Nights(market, tmp_path)
+def night(crawler: Crawler, market: Marketplace, days: int = 1, limit: int | None = None) -> SourceReport:
+    """Read the registry; then days pass, for it too."""
+    market.clear_requests()
+    report = crawler.crawl("mcp-registry", limit, days)
+    market.world.time = int(crawler.now.timestamp())
+    return report
 
 
-def names(items: list[Item]) -> list[str]:
-    return [item.doc_id for item in items if isinstance(item, RawDocument)]
+def asked(market: Marketplace, parameter: str) -> list[str | None]:
+    return [request.query.get(parameter) for request in market.requests]
+
+
+def known(crawler: Crawler) -> list[str]:
+    return sorted(name.removeprefix("mcp/io.github.ann/") for name in crawler.held())
 
 
 @pytest.mark.parametrize(
     ("key", "last"), [("nextCursor", "null"), ("next_cursor", "empty"), ("nextCursor", "absent")]
 )
 def test_all_pages_are_read_however_the_cursor_is_written(
-    nights: Nights, key: Literal["nextCursor", "next_cursor"], last: Literal["null", "empty", "absent"]
-) -> None:
-    nights.world.registry.cursor_key, nights.world.registry.last_cursor = key, last
-    nights.register(*range(230))
-    report = nights.collect()
+    world: World, market: Marketplace, crawler: Crawler,
+    key: Literal["nextCursor", "next_cursor"], last: Literal["null", "empty", "absent"],
+) -> None:  # fmt: skip
+    world.registry.cursor_key, world.registry.last_cursor = key, last
+    register(world, *range(230))
+    report = night(crawler, market)
     assert (report.state, report.new, report.requests) == ("complete", 230, 3)
     after = [f"io.github.ann/kettle-{number}:1.0.0" for number in ("099", "199")]
-    assert nights.asked("cursor") == [None, *after]
-    assert set(nights.asked("limit")) == {"100"}
-    assert set(nights.asked("version")) == {"latest"}
+    assert asked(market, "cursor") == [None, *after]
+    assert set(asked(market, "limit")) == {"100"}
+    assert set(asked(market, "version")) == {"latest"}
 
 
-def test_the_next_night_asks_for_changes_and_says_of_the_rest_that_it_is_unchanged(nights: Nights) -> None:
-    nights.register(*range(120))
-    nights.collect()
-    nights.pass_days(3)
-    nights.register(7, 500)
-    report = nights.collect()
+def test_the_next_night_asks_for_changes_and_says_of_the_rest_that_it_is_unchanged(
+    world: World, market: Marketplace, crawler: Crawler
+) -> None:
+    register(world, *range(120))
+    night(crawler, market, days=3)
+    register(world, 7, 500)
+    report = night(crawler, market, days=0)
     assert (report.state, report.new, report.unchanged) == ("complete", 1, 120)
     assert (report.retired, report.requests) == (0, 1)
-    (since,) = nights.asked("updated_since")
     # The start of the night before, less a day: clocks differ.
-    assert since == "2026-02-01T02:00:00Z"
-    assert seen_table(nights.root).read()["last_seen_at"].unique().to_list() == [nights.night]
+    assert asked(market, "updated_since") == ["2026-05-31T02:00:00Z"]
+    assert seen_table(crawler.root).read()["last_seen_at"].unique().to_list() == [crawler.now]
 
 
-def test_a_new_version_changes_a_server_and_a_deletion_retires_it(nights: Nights) -> None:
-    nights.register(1, 2, 3)
-    nights.collect()
-    nights.pass_days(3)
-    nights.world.register("io.github.ann/kettle-001", version="2.0.0", description="Boils faster")
-    nights.world.unregister("io.github.ann/kettle-002")
-    report = nights.collect()
+def test_a_new_version_changes_a_deletion_retires(
+    world: World, market: Marketplace, crawler: Crawler
+) -> None:
+    register(world, 1, 2, 3)
+    night(crawler, market, days=3)
+    world.register("io.github.ann/kettle-001", version="2.0.0", description="Boils faster")
+    world.unregister("io.github.ann/kettle-002")
+    report = night(crawler, market, days=3)
     assert (report.changed, report.retired, report.unchanged) == (1, 1, 1)
-    assert nights.known() == ["kettle-001", "kettle-003"]
-    nights.pass_days(3)
-    nights.register(2)  # it comes back
-    assert nights.collect().new == 1
-    assert nights.known() == ["kettle-001", "kettle-002", "kettle-003"]
+    assert known(crawler) == ["kettle-001", "kettle-003"]
+    register(world, 2)  # it comes back
+    assert night(crawler, market).new == 1
+    assert known(crawler) == ["kettle-001", "kettle-002", "kettle-003"]
     with Marketplace(World()) as other:  # another registry is read from its beginning
-        nights.market = other
+        crawler.settings = settings_of(other.environment())
         other.world.register("io.github.bob/oven")
-        nights.collect()
-        assert nights.asked("updated_since") == [None]
+        night(crawler, other)
+        assert asked(other, "updated_since") == [None]
 
 
-def test_a_whole_reading_now_and_then_retires_what_changes_never_told_of(nights: Nights) -> None:
-    nights.register(1, 2)
-    nights.collect()
-    nights.world.servers.pop()
-    nights.pass_days(FULL_DAYS - 1)
-    assert nights.collect().retired == 0
-    nights.pass_days(1)
-    report = nights.collect()
-    assert nights.asked("updated_since") == [None]
+def test_a_whole_reading_retires_what_changes_never_told(
+    world: World, market: Marketplace, crawler: Crawler
+) -> None:
+    register(world, 1, 2)
+    night(crawler, market, days=FULL_DAYS - 1)
+    world.servers.pop()
+    assert night(crawler, market).retired == 0
+    report = night(crawler, market)
+    assert asked(market, "updated_since") == [None]
     assert (report.retired, report.unchanged) == (1, 1)
 
 
-def test_a_reading_that_was_killed_goes_on_with_its_next_page(nights: Nights) -> None:
-    nights.register(*range(250))
-    source = nights.source()
+def test_a_reading_that_was_killed_goes_on_with_its_next_page(world: World, crawler: Crawler) -> None:
+    def opened() -> Source:
+        return open_source("mcp-registry", CrawlContext(crawler.root, crawler.now, settings=crawler.settings))
+
+    def names(items: list[Item]) -> list[str]:
+        return [item.doc_id for item in items if isinstance(item, RawDocument)]
+
+    register(world, *range(250))
+    source = opened()
     reading = source.read()
     for _ in range(2 * 100 - 1):
         next(reading)
     source.checkpoint()  # of a page that is not safe yet nothing is remembered
-    assert len(names(list(nights.source().read()))) == 250
-    source = nights.source()
+    assert len(names(list(opened().read()))) == 250
+    source = opened()
     reading = source.read()
     # Two pages, a listing and a document each entry, and the beginning of the third.
     first = [next(reading) for _ in range(2 * 200 + 1)]
     source.checkpoint()
-    rest = list(nights.source().read())
+    rest = list(opened().read())
     assert len(names(first)) == 200
     assert names(rest) == [f"mcp/io.github.ann/kettle-{n:03}" for n in range(200, 250)]
     del reading
 
 
-def test_what_came_before_a_break_is_not_retired_by_what_comes_after(nights: Nights) -> None:
-    nights.register(*range(150))
-    nights.market.faults.script("registry:*", [Fault("none"), *[Fault("500")] * 3])
-    broken = nights.collect()
-    assert (broken.state, broken.listed, broken.failed) == ("partial", 100, {"server": 1})
-    nights.world.registry.most_rows = 99  # a hundred are too many now: its cursor is refused
-    assert nights.collect().state == "failed"
-    assert nights.asked("cursor") == ["io.github.ann/kettle-099:1.0.0", None]
-    nights.world.registry.most_rows = 100
-    report = nights.collect()
-    assert (report.state, report.new, report.retired) == ("complete", 50, 0)
-    assert nights.asked("cursor") == ["io.github.ann/kettle-099:1.0.0"]
-    assert len(nights.known()) == 150
-
-
-def test_a_limited_reading_begins_at_the_beginning_each_time(nights: Nights) -> None:
-    nights.register(*range(250))
-    assert nights.collect(limit=130).new == 130
-    report = nights.collect(limit=130)
-    assert (report.state, report.new, report.unchanged) == ("limited", 0, 130)
-    assert nights.collect().new == 120
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (Fault("html"), "html"),
-        (Fault("wrong-json"), "not-json"),
-        (Fault("missing-fields", fields=("servers",)), "shape"),
-    ],
-)
-def test_what_is_no_list_of_servers_fails_the_source_and_retires_nothing(
-    nights: Nights, fault: Fault, reason: str
+def test_what_came_before_a_break_is_not_retired_by_what_comes_after(
+    world: World, market: Marketplace, faults: Faults, crawler: Crawler
 ) -> None:
-    nights.register(1, 2)
-    nights.collect()
-    nights.pass_days(1)
-    nights.market.faults.script("registry:*", [fault])
-    report = nights.collect()
-    assert (report.state, report.failed) == ("failed", {reason: 1})
-    assert nights.known() == ["kettle-001", "kettle-002"]
+    register(world, *range(150))
+    faults.script("registry:*", [Fault("none"), *[Fault("500")] * 3])
+    broken = night(crawler, market)
+    assert (broken.state, broken.listed, broken.failed) == ("partial", 100, {"server": 1})
+    world.registry.most_rows = 99  # a hundred are too many now: its cursor is refused
+    assert night(crawler, market).state == "failed"
+    assert asked(market, "cursor") == ["io.github.ann/kettle-099:1.0.0", None]
+    world.registry.most_rows = 100
+    report = night(crawler, market)
+    assert (report.state, report.new, report.retired) == ("complete", 50, 0)
+    assert asked(market, "cursor") == ["io.github.ann/kettle-099:1.0.0"]
+    assert len(known(crawler)) == 150
+
+
+def test_a_limited_reading_begins_anew_each_time(world: World, market: Marketplace, crawler: Crawler) -> None:
+    register(world, *range(250))
+    assert night(crawler, market, limit=130).new == 130
+    report = night(crawler, market, limit=130)
+    assert (report.state, report.new, report.unchanged) == ("limited", 0, 130)
+    assert night(crawler, market).new == 120
+
+
+def test_what_is_no_list_of_servers_fails_the_source_and_retires_nothing(
+    world: World, market: Marketplace, faults: Faults, crawler: Crawler
+) -> None:
+    register(world, 1, 2)
+    night(crawler, market)
+    lacking = Fault("missing-fields", fields=("servers",))
+    faults.script("registry:*", [Fault("html"), Fault("wrong-json"), lacking])
+    for reason in ("html", "not-json", "shape"):
+        report = night(crawler, market)
+        assert (report.state, report.failed) == ("failed", {reason: 1})
+    assert known(crawler) == ["kettle-001", "kettle-002"]
 
 
 def entry(*, status: str = "active", latest: bool = True, **fields: object) -> dict[str, Any]:

@@ -26,9 +26,7 @@ def crawler(hub: Hub, tmp_path: Path) -> Crawler:
     return Crawler(tmp_path, settings_of({"SKILLERY_CLAWHUB_URL": hub.url}))
 
 
-def test_a_night_reads_down_to_the_mark_and_a_week_later_sees_what_was_withdrawn(
-    hub: Hub, crawler: Crawler
-) -> None:
+def test_a_night_reads_to_the_mark_and_a_week_sees_what_was_withdrawn(hub: Hub, crawler: Crawler) -> None:
     assert crawler.crawl("clawhub").new == 3
     assert crawler.held() == {f"127.0.0.1/ann/{slug}": grows(slug) for slug in ("kelp", "moss", "tide")}
     assert crawler.raw()[0]["files"] == []
@@ -103,8 +101,7 @@ def test_of_a_slug_that_two_owners_have_both_skills_are_held(hub: Hub, crawler: 
 @pytest.mark.parametrize(
     ("files", "pages", "reason"),
     [
-        ({"SKILL.md": "0" * 64}, {}, "digest-mismatch"),
-        ({"other.md": "0" * 64}, {}, "digest-mismatch"),
+        ({"SKILL.md": "0" * 64}, {}, "digest-mismatch"), ({"other.md": "0" * 64}, {}, "digest-mismatch"),
         ({}, {"/zip/kelp": (200, {"Content-Type": "application/json"}, b'{"repo":"a/b"}')}, "not-read"),
         ({}, {"/zip/kelp": (403, {}, b"")}, "denied"),
         ({}, {"/zip/kelp": b"no archive"}, "archive-damaged"),
@@ -113,7 +110,7 @@ def test_of_a_slug_that_two_owners_have_both_skills_are_held(hub: Hub, crawler: 
         ({}, {"/api/v1/skills/kelp": b"[]"}, "shape"),
         ({}, {"/api/v1/skills/kelp": {"owner": {"handle": "\ud800/x"}}}, "malformed"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_verify_is_named(
     hub: Hub, crawler: Crawler, files: dict[str, str], pages: dict[str, Page], reason: str
 ) -> None:

@@ -18,7 +18,6 @@ from tests.support.crawl.crawling import Crawler, grows
 from tests.support.crawl.registries import Page, Site
 from tests.support.crawl.zip_files import zipped
 from tests.support.marketplace.repository import Repository
-from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 from tests.tasks.crawl.conftest import WorkTree
 
@@ -61,7 +60,7 @@ def sea(world: World) -> Repository:
 
 
 def test_a_repository_with_both_manifests_is_read_where_its_plugins_lie(
-    sea: Repository, market: Marketplace, crawler: Crawler
+    sea: Repository, crawler: Crawler
 ) -> None:
     report = crawler.crawl("marketplace:ann/sea")
     assert (report.state, report.new) == ("complete", 4)
@@ -81,9 +80,7 @@ def test_a_repository_with_both_manifests_is_read_where_its_plugins_lie(
     assert sorted(crawler.held()) == ["ann/sea/drafts/foam", tide]
 
 
-def test_a_repository_that_is_gone_keeps_its_skills_stale(
-    sea: Repository, world: World, crawler: Crawler
-) -> None:
+def test_a_repository_that_is_gone_is_kept_stale(sea: Repository, world: World, crawler: Crawler) -> None:
     crawler.crawl("marketplace:ann/sea")
     pack, _ = world.find("bob/pack")
     assert pack is not None
@@ -175,7 +172,7 @@ def test_ids_of_before_they_named_their_marketplace_lead_on(site: Site, crawler:
     assert crawler.crawl(spec).unchanged == 1
 
 
-def test_an_archive_that_cannot_be_had_keeps_its_skills_stale_and_its_ids_are_its_marketplace_s(
+def test_an_archive_that_cannot_be_had_keeps_its_skills_stale_and_its_ids(
     site: Site, crawler: Crawler
 ) -> None:
     specs = [f"marketplace:{site.url}/{name}.json" for name in "ab"]
@@ -228,20 +225,15 @@ def test_a_plugin_s_repository_that_leads_elsewhere_or_lacks_its_commit_retires_
 @pytest.mark.parametrize(
     ("source", "folders"),
     [
-        ("./a/../b", ("b",)),
-        (".", ("",)),
-        ({"source": "local", "path": "./p"}, ("p",)),
-        ("/etc", None),
-        ("./a/../../b", None),
-        (7, None),
+        ("./a/../b", ("b",)), (".", ("",)), ({"source": "local", "path": "./p"}, ("p",)), ("/etc", None),
+        ("./a/../../b", None), (7, None),
         ({"source": "github", "repo": "ann/sea", "ref": "--upload-pack=x"}, None),
         ({"source": "github", "repo": "ann/sea", "sha": "HEAD"}, None),
         ({"source": "url", "url": "ext::sh -c x"}, None),
         ({"source": "url", "url": "https://ann:pw@e.org/x"}, None),
-        ({"source": "archive", "url": "javascript:x"}, None),
-        ({"source": "magic"}, None),
+        ({"source": "archive", "url": "javascript:x"}, None), ({"source": "magic"}, None),
     ],
-)
+)  # fmt: skip
 def test_a_source_is_a_plain_place_or_is_named(source: object, folders: tuple[str, ...] | None) -> None:
     found = read_manifest(manifest(one=source, two="./two"))
     assert [p.folders for p in found.plugins if p.name == "one"] == ([folders] if folders else [])

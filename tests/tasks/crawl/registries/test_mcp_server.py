@@ -31,9 +31,7 @@ def crawler(tmp_path: Path) -> Crawler:
     return Crawler(tmp_path, settings_of({}))
 
 
-def test_only_what_changed_is_read_and_what_is_gone_is_asked_for(
-    server: SkillServer, crawler: Crawler
-) -> None:
+def test_only_what_changed_is_read_what_is_gone_is_asked_for(server: SkillServer, crawler: Crawler) -> None:
     spec = f"mcp:{server.url}/mcp"
     assert crawler.crawl(spec).new == 3
     assert crawler.held() == {f"127.0.0.1/mcp/sea/{n}": grows(n) for n in ("kelp", "moss", "tide")}
@@ -54,9 +52,7 @@ def test_only_what_changed_is_read_and_what_is_gone_is_asked_for(
     assert sorted(crawler.held()) == ["127.0.0.1/mcp/sea/kelp", "127.0.0.1/mcp/sea/moss"]
 
 
-def test_a_list_is_not_asked_for_again_while_its_server_calls_it_good(
-    server: SkillServer, crawler: Crawler
-) -> None:
+def test_a_list_is_not_asked_for_while_it_is_called_good(server: SkillServer, crawler: Crawler) -> None:
     """A server that says so for longer than a source may go unlooked at is asked all the same."""
     spec = f"mcp:{server.url}/mcp"
     server.ttl = 36 * 3_600_000
@@ -121,16 +117,13 @@ def never_ends(call: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ({"pages": {"/mcp": floods}}, "too-many"),
-        ({"pages": {"/mcp": never_ends}}, "too-many"),
-        ({"extensions": {}}, "no-skills"),
-        ({"cursor": "0"}, "shape"),
-        ({"pages": {"/mcp": b"{}"}}, "shape"),
-        ({"pages": {"/mcp": (404, {}, b"")}}, "missing"),
+        ({"pages": {"/mcp": floods}}, "too-many"), ({"pages": {"/mcp": never_ends}}, "too-many"),
+        ({"extensions": {}}, "no-skills"), ({"cursor": "0"}, "shape"),
+        ({"pages": {"/mcp": b"{}"}}, "shape"), ({"pages": {"/mcp": (404, {}, b"")}}, "missing"),
         ({"pages": {"/mcp": (401, {}, b'{"error": "unauthorised"}')}}, "unauthorised"),
         ({"pages": {"/mcp": (302, {"Location": "http://10.0.0.1/"}, b"")}}, "redirect"),
     ],
-)
+)  # fmt: skip
 def test_a_server_that_fails_leaves_all_as_it_was(
     server: SkillServer, crawler: Crawler, fault: dict[str, Any], reason: str
 ) -> None:

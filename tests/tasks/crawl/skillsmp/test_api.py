@@ -73,9 +73,7 @@ def kinds(market: Marketplace) -> list[str | None]:
     return [request.kind for request in market.requests]
 
 
-def test_the_sites_listing_is_asked_newest_rows_first_and_with_a_key_the_search(
-    market: Marketplace, ask: Ask
-) -> None:
+def test_the_sites_listing_is_asked_and_with_a_key_the_search(market: Marketplace, ask: Ask) -> None:
     for key in ("", KEY):
         assert names(ask(1, key=key)[0]) == [f"graft-{n:03}" for n in range(24, 14, -1)]
         assert names(ask(1, query=" graft-007 ", key=key)[0]) == ["graft-007"]
@@ -119,9 +117,7 @@ def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 403])
-def test_pages_for_people_both_ways_say_that_the_source_is_blocked(
-    market: Marketplace, ask: Ask, status: int
-) -> None:
+def test_pages_for_people_both_ways_mean_it_is_blocked(market: Marketplace, ask: Ask, status: int) -> None:
     market.world.skillsmp.html_wall = frozenset({"listing", "search"})
     market.world.skillsmp.html_status = status
     with pytest.raises(HttpTerminal, match="blocked") as caught:
@@ -144,9 +140,7 @@ def test_every_envelope_holds_the_same_page(market: Marketplace, ask: Ask, envel
 
 
 @pytest.mark.parametrize("has_next", ["honest", "always", "never"])
-def test_full_pages_and_promises_are_followed_until_a_page_is_empty(
-    market: Marketplace, ask: Ask, has_next: Promise
-) -> None:
+def test_full_pages_and_promises_are_followed(market: Marketplace, ask: Ask, has_next: Promise) -> None:
     market.world.skillsmp.has_next = has_next
     pages = ask(1, 2, 3, 4)
     assert [len(page.rows) for page in pages] == [10, 10, 5, 0]
@@ -184,16 +178,12 @@ def answer(body: object) -> Answer:
     ("code", "kind", "reason"),
     [
         ("MISSING_API_KEY", HttpTerminal, "unauthorised"),
-        ("INVALID_API_KEY", HttpTerminal, "unauthorised"),
-        ("MISSING_QUERY", HttpTerminal, "refused"),
-        ("DAILY_QUOTA_EXCEEDED", QuotaExhausted, "quota"),
-        ("INTERNAL_ERROR", HttpTransient, "server"),
+        ("INVALID_API_KEY", HttpTerminal, "unauthorised"), ("MISSING_QUERY", HttpTerminal, "refused"),
+        ("DAILY_QUOTA_EXCEEDED", QuotaExhausted, "quota"), ("INTERNAL_ERROR", HttpTransient, "server"),
         (None, HttpTerminal, "refused"),
     ],
-)
-def test_an_error_that_comes_with_status_200_has_the_type_of_its_code(
-    code: str | None, kind: type[HttpFailed], reason: str
-) -> None:
+)  # fmt: skip
+def test_an_error_with_status_200_has_its_type(code: str | None, kind: type[HttpFailed], reason: str) -> None:
     with pytest.raises(kind) as caught:
         unwrap(answer({"success": False, "error": {"code": code, "message": "no"}}))
     assert caught.value.reason == reason
@@ -310,14 +300,10 @@ def test_a_row_without_a_url_is_dropped_by_its_id(url: object) -> None:
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (None, "null"),
-        (["row"], "a list"),
-        ("row", "text"),
-        (7, "a number"),
-        ({"name": "sort"}, "sort lacks id and githubUrl"),
-        ({}, "lacks id and githubUrl"),
+        (None, "null"), (["row"], "a list"), ("row", "text"), (7, "a number"),
+        ({"name": "sort"}, "sort lacks id and githubUrl"), ({}, "lacks id and githubUrl"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_row_is_dropped_with_what_it_lacks(record: object, said: str) -> None:
     row = dropped(record)
     assert row.reason == "malformed"

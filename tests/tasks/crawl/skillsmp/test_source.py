@@ -48,9 +48,7 @@ def test_what_is_listed_is_fetched_by_repository_with_one_archive_and_an_unchang
     assert (report.new, report.changed, report.unchanged) == (0, 0, 5)
 
 
-def test_single_files_are_fetched_where_few_are_needed(
-    world: World, crawler: Crawler, market: Marketplace
-) -> None:
+def test_single_files_are_fetched_if_few_are_new(world: World, crawler: Crawler, market: Marketplace) -> None:
     world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint"), "mint/cut.py": b"print('snip')\n"})
     crawler.crawl()
     assert sorted(crawler.held()) == ["bo/herbs/mint"]
@@ -70,7 +68,7 @@ def test_a_ref_with_a_slash_is_told_from_a_folder_by_the_repositorys_refs(
     assert {row["ref"] for row in _repositories(crawler)} == {"main", "feature"}
 
 
-def test_what_is_listed_twice_or_nowhere_is_counted_with_its_reason(
+def test_what_is_nowhere_is_counted_with_its_reason(
     world: World, garden: Repository, crawler: Crawler
 ) -> None:
     world.list_skill(garden, "beds/absent")
@@ -96,7 +94,7 @@ def test_only_repositories_that_changed_are_looked_at(
 
 
 def test_a_repository_that_its_list_forgot_is_looked_at_again_after_a_while(
-    world: World, garden: Repository, crawler: Crawler, market: Marketplace
+    world: World, garden: Repository, crawler: Crawler
 ) -> None:
     crawler.crawl(days=6)
     world.lists_new_skills = False
@@ -105,7 +103,7 @@ def test_a_repository_that_its_list_forgot_is_looked_at_again_after_a_while(
     assert crawler.crawl().changed == 1
 
 
-def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_whole_again(
+def test_a_late_row_with_an_old_date_is_met_when_the_list_is_walked_whole(
     world: World, crawler: Crawler
 ) -> None:
     fill(world, repositories=6, skills=45, rows=20)
@@ -119,7 +117,7 @@ def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_w
 
 
 def test_when_the_days_quota_ends_the_next_day_goes_on_where_it_was(
-    world: World, market: Marketplace, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+    world: World, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(world, repositories=12, skills=90, rows=20)
     monkeypatch.setenv("SKILLERY_SKILLSMP_KEY", "sk-1")
@@ -138,7 +136,7 @@ def test_a_limit_takes_the_newest_rows_and_leaves_the_cursor_alone(world: World,
     assert crawler.crawl().new == 23
 
 
-def test_a_limit_that_rows_without_a_skill_used_up_is_not_the_whole_list(
+def test_a_limit_may_be_used_up_by_rows_without_a_skill(
     world: World, garden: Repository, crawler: Crawler
 ) -> None:
     world.list_skill(garden, "beds/absent")
@@ -146,7 +144,7 @@ def test_a_limit_that_rows_without_a_skill_used_up_is_not_the_whole_list(
     assert (report.state, report.listed, report.failed) == ("limited", 2, {"not-found": 1})
 
 
-def test_a_marketplace_that_shows_only_a_part_is_swept_by_keywords(
+def test_a_list_that_shows_a_part_is_swept_by_keywords(
     world: World, market: Marketplace, crawler: Crawler
 ) -> None:
     fill(world, repositories=12, skills=70, rows=20)
@@ -217,7 +215,7 @@ def test_a_merged_branch_that_is_gone_leaves_its_skills_where_they_were_merged_t
 
 
 def test_a_renamed_repository_keeps_its_documents_under_its_new_name(
-    world: World, garden: Repository, crawler: Crawler
+    garden: Repository, crawler: Crawler
 ) -> None:
     crawler.crawl(days=8)
     garden.rename("ann/allotment")
@@ -265,9 +263,7 @@ def test_a_repository_recreated_under_its_name_is_pointed_out(
     assert "ann/garden/beds/dill" not in crawler.held()
 
 
-def test_what_a_refused_archive_left_stale_stays_so_while_nothing_changes(
-    garden: Repository, crawler: Crawler
-) -> None:
+def test_what_a_refused_archive_left_stale_stays_so(garden: Repository, crawler: Crawler) -> None:
     crawler.crawl()
     garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sold.") for n in ("basil", "chard", "dill", "endive")})
     garden.archive_override = climbing()

@@ -106,9 +106,7 @@ def codes(found: list[Finding]) -> list[str]:
 
 
 @given(CONTENTS, st.integers(0, 10), st.integers(0, 60))
-def test_what_is_kept_is_within_the_limits_and_the_rest_is_named(
-    files: dict[str, bytes], most: int, size: int
-) -> None:
+def test_what_is_kept_is_within_limits_the_rest_named(files: dict[str, bytes], most: int, size: int) -> None:
     bundle, found = take(files, DocumentLimits(kept_files=most, kept_bytes=size))
     kept = {file.path: file.content for file in bundle.contents}
     assert bundle.files is not None
@@ -139,9 +137,7 @@ def unread(entry: SourceEntry, keep: int) -> Content:
         ([SourceEntry(str(n), size=26_000_000) for n in range(2)], "more than the limit of 50,000,000 bytes"),
     ],
 )
-def test_a_bundle_over_its_limits_is_named_and_nothing_of_it_is_read(
-    entries: list[SourceEntry], message: str
-) -> None:
+def test_a_bundle_over_its_limits_is_named_and_not_read(entries: list[SourceEntry], message: str) -> None:
     found: list[Finding] = []
     assert take_bundle(entries, unread, DocumentLimits(), found) == Bundle(None)
     assert found == [Finding("bundle.too-large", "warning", message)]
@@ -255,14 +251,10 @@ def test_a_copy_that_the_lock_names_is_dropped_and_retired(
 @pytest.mark.parametrize(
     "file",
     [
-        b"",
-        b"[]",
-        b"[" * 9_999,
-        b'{"version":0,"skills":{"a":{}}}',
-        b'{"version":1,"skills":[],"license":"MIT"}',
-        PLUGIN.replace(b"MIT", b"MIT " * 60),
+        b"", b"[]", b"[" * 9_999, b'{"version":0,"skills":{"a":{}}}',
+        b'{"version":1,"skills":[],"license":"MIT"}', PLUGIN.replace(b"MIT", b"MIT " * 60),
     ],
-)
+)  # fmt: skip
 def test_a_file_of_another_form_says_nothing(file: bytes) -> None:
     assert project_of({"skills-lock.json": file, "plugin.json": file}) == Project()
 
@@ -310,9 +302,7 @@ def test_every_source_keeps_the_bytes_of_a_bundle(
     }
 
 
-def test_a_file_that_changes_alone_changes_its_skill_alone(
-    bedded: Repository, crawler: Crawler, market: Marketplace
-) -> None:
+def test_a_file_changes_its_skill_alone(bedded: Repository, crawler: Crawler, market: Marketplace) -> None:
     crawler.crawl(SPEC)
     before = crawler.root.files("raw")
     market.clear_requests()

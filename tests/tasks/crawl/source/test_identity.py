@@ -37,8 +37,7 @@ ROOT = GithubUrl("ada", "herbs")
 @pytest.mark.parametrize(
     ("url", "name"),
     [
-        ("https://github.com/Ada/Herbs.git", "Ada/Herbs"),
-        ("https://github.com/ada/herbs/", "ada/herbs"),
+        ("https://github.com/Ada/Herbs.git", "Ada/Herbs"), ("https://github.com/ada/herbs/", "ada/herbs"),
         ("https://GitHub.com:443/ada/herbs", "ada/herbs"),
         ("https://www.github.com/ada/herbs", "ada/herbs"),
         ("https://user:word@github.com/ada/herbs.git", "ada/herbs"),
@@ -49,13 +48,11 @@ ROOT = GithubUrl("ada", "herbs")
         ("git@code.example:ada/herbs.git", "code.example/ada/herbs"),
         ("git://127.0.0.1:9418/herbs", "127.0.0.1/herbs"),
         ("https://code.example/ada/herb%20garden?x=1", "code.example/ada/herb garden"),
-        ("file:///srv/herbs.git", "local/herbs"),
-        ("file:///srv/herbs/.git", "local/herbs"),
-        ("file:///srv/herbs/", "local/herbs"),
-        ("file:///srv/why%3F.git", "local/why?"),
+        ("file:///srv/herbs.git", "local/herbs"), ("file:///srv/herbs/.git", "local/herbs"),
+        ("file:///srv/herbs/", "local/herbs"), ("file:///srv/why%3F.git", "local/why?"),
         ("file:///", "local/root"),
     ],
-)
+)  # fmt: skip
 def test_a_repository_is_named_by_host_and_path(url: str, name: str) -> None:
     assert repository_name(url) == name
 
@@ -89,9 +86,7 @@ def test_no_password_survives_in_any_form(user: str, password: str) -> None:
     assert "s3/cret" not in hide_credentials("denied: s3/cret", "https://me:s3%2Fcret@code.example/a")
 
 
-@pytest.mark.parametrize(
-    "url", ["https://me:se/cret@code.example/a", "https://me:sec@x:ret@h:pw/a", "secret"]
-)
+@pytest.mark.parametrize("url", ["https://me:se/cret@h.example/a", "https://me:sec@x:ret@h:pw/a", "secret"])
 def test_what_is_no_url_is_refused_without_repeating_a_password(url: str) -> None:
     with pytest.raises(WrongInput) as caught:
         repository_name(url)

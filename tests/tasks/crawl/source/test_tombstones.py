@@ -100,9 +100,7 @@ def test_a_row_of_a_list_may_stand_for_each_reading_of_its_address() -> None:
 
 def test_a_past_day_is_replayed_without_what_is_forgotten(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "root")
-    nights.crawl(
-        HandSource("dir:d", skill("a", "one"), skill("b", "two"), skill("c", "two"), skill("d", "x"))
-    )
+    nights.crawl(HandSource("dir:d", skill("a", "1"), skill("b", "two"), skill("c", "two"), skill("d", "x")))
     hashed = skill("b", "two").raw_hash
     stones = [Tombstone("A", "document", "a"), Tombstone("z", "document", "z", raw_hash=hashed)]
     add_tombstones(nights.root, stones, NOW)

@@ -151,7 +151,7 @@ def test_a_run_has_an_end(browser: Browser, url: str, on: str) -> None:
 
 
 def test_no_window_is_opened_no_file_loaded_and_no_question_confirmed(browser: Browser, url: str) -> None:
-    with opened_page(browser, url, SHORT) as page:
+    with opened_page(browser, url, Limits(lacking=0.3)) as page:
         for on in ("button open", "link leave", "link load", "button file"):
             did(page, "click", on)
         assert 'button "No"' in did(page, "click", "button ask")

@@ -268,6 +268,11 @@ def test_another_prompt_or_local_classifier_is_another_identity_which_shows_no_k
     assert typing_identity("rules-1", LLM) != before
 
 
+def test_batches_that_ask_at_once_share_the_questions_under_way() -> None:
+    four = replace(LLM, endpoint=replace(ENDPOINT, concurrency=4))
+    assert [four.shared_by(batches).endpoint.concurrency for batches in (1, 2, 3, 9)] == [4, 2, 1, 1]
+
+
 def test_the_report_adds_up_what_a_run_asked() -> None:
     typed = {"documents": 9, "asked": 7, "unfinished": 2, "fallbacks: budget": 3, "fallbacks: refused": 1}
     account = Carried({"requests": 4, "prompt_tokens": 1_000_000, "completion_tokens": 10}, spent=True)

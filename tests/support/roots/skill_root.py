@@ -10,7 +10,7 @@ import pickle
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -274,3 +274,6 @@ class SkillRoot:
 
     def ask(self) -> ServedIndex:
         return ServedIndex(self.root, encoder=self.encoder.card["name"])
+
+
+Make = Callable[[dict[str, str]], SkillRoot]

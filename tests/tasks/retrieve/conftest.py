@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.retrieve.served_index import ServedIndex
 from tests.support.induce.learning import learned_root
 from tests.support.roots.forgetting import fill
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import Export, Make, SkillRoot
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +24,17 @@ def learned_from(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export
     """A root that serves skills of a folder and what runs taught; tests copy it."""
     folder = tmp_path_factory.mktemp("learned")
     return learned_root(SkillRoot.below(folder, minilm_export, SKILLS), folder)
+
+
+@pytest.fixture(scope="module")
+def index(served_bakery: SkillRoot) -> ServedIndex:
+    """The served index of hand-written skills, which tests only ask."""
+    return served_bakery.ask()
+
+
+@pytest.fixture
+def root(skill_root: Make) -> SkillRoot:
+    """A root that serves the hand-written skills, for one test to change."""
+    made = skill_root(SKILLS)
+    made.publish()
+    return made

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -23,10 +22,8 @@ from tasks.retrieve.served_index import ServedIndex
 from tests.support.command import MAIN
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.nights import HandSource, raw, with_files
-from tests.support.roots.skill_root import MINILM, SPEC, SkillRoot
+from tests.support.roots.skill_root import MINILM, SPEC, Make, SkillRoot
 from tests.support.roots.vendor import connect
-
-Make = Callable[[dict[str, str]], SkillRoot]
 
 BEES = "local/market/bees"
 MITES = "what helps against mites in winter"
@@ -47,11 +44,6 @@ def whole(root: SkillRoot) -> str:
 def alias(root: SkillRoot, **survivors: str) -> None:
     rows = [(d, s, "renamed", datetime(2025, 3, 1, tzinfo=UTC)) for d, s in survivors.items()]
     aliases_table(root.root).replace(list(survivors), pl.DataFrame(rows, schema=ALIASES, orient="row"))
-
-
-@pytest.fixture
-def index(served_bakery: SkillRoot) -> ServedIndex:
-    return served_bakery.ask()
 
 
 def test_search_answers_as_the_contract_says(index: ServedIndex, served_bakery: SkillRoot) -> None:
@@ -118,9 +110,7 @@ def test_blank_or_broken_questions_are_wrong_input(index: ServedIndex, text: str
         index.search("bees", 0)
 
 
-def test_a_folded_copy_is_answered_by_its_own_text(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_a_folded_copy_is_answered_by_its_own_text(root: SkillRoot) -> None:
     root.write("zz-copy", SKILLS["bees"])
     root.write("zz-near", f"{SKILLS['bees']}\nHoney is wrung by hand.\n")
     first, run = root.served(), {"specs": [], "sources": [], "served": root.served().version}
@@ -145,9 +135,7 @@ def test_a_folded_copy_is_answered_by_its_own_text(skill_root: Make) -> None:
     assert ("wrung by hand" in back["context"], back["alias_of"]) == (False, BEES)
 
 
-def test_another_owner_s_later_copy_does_not_lead_the_result_of_the_first(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_another_owner_s_later_copy_does_not_lead_the_result_of_the_first(root: SkillRoot) -> None:
     theirs = with_files(raw("aaa/hives/bees", SKILLS["bees"].encode(), repo="aaa/hives"), {"run.sh": b"ls"})
     collect(
         HandSource("github:aaa/hives", theirs), root.root, run_id="theirs", now=root.now + timedelta(hours=1)
@@ -211,9 +199,7 @@ def test_a_page_is_of_the_text_served_whatever_the_corpus_holds_by_now(skill_roo
     assert whole(root) == before
 
 
-def test_a_document_of_which_no_node_is_indexed_has_none_on_its_page(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_a_document_of_which_no_node_is_indexed_has_none_on_its_page(root: SkillRoot) -> None:
     nodes = connect(root.root).open_table(NODES)
     nodes.delete(f"doc_id = '{BEES}'")
     write_served(root.root, replace(root.served(), nodes=nodes.version))
@@ -284,9 +270,7 @@ def test_a_root_that_serves_nothing_says_how_to_publish(skill_root: Make) -> Non
             ask()
 
 
-def test_a_page_is_answered_without_another_look_at_the_corpus(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_a_page_is_answered_without_another_look_at_the_corpus(root: SkillRoot) -> None:
     for folder in ("documents", "nodes", "edges", "raw"):
         Root(root.root.uri).delete(folder)
     assert "oxalic" in page(root.ask(), BEES)["context"]

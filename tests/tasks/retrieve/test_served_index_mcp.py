@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,7 @@ from tasks.crawl.source.base import CrawlContext
 from tasks.evaluate.health.probes import probe_index, served_probes
 from tasks.retrieve.page import METHODS
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import Export, SkillRoot
-
-Make = Callable[[dict[str, str]], SkillRoot]
+from tests.support.roots.skill_root import Export, Make, SkillRoot
 
 SCALES = "ann/hive-scales"
 SERVERS = """## Servers

@@ -206,11 +206,14 @@ def test_a_variant_that_means_nothing_without_an_llm_is_told(name: str, said: st
 
 
 MODELS = {
-    "sentence": ["BAAI/bge-base-en-v1.5", "BAAI/bge-m3", "intfloat/e5-base-v2"],
+    "sentence": [
+        "BAAI/bge-base-en-v1.5", "BAAI/bge-m3", "intfloat/e5-base-v2", "intfloat/e5-large-v2",
+        "BAAI/bge-large-en-v1.5", "Alibaba-NLP/gte-large-en-v1.5", "nvidia/NV-Embed-v2",
+    ],
     "cross": ["cross-encoder/ms-marco-MiniLM-L-6-v2", "BAAI/bge-reranker-v2-m3"],
     "qwen3": [
         "pipizhao/SkillRouter-Embedding-0.6B", "pipizhao/SkillRouter-Reranker-0.6B",
-        "Qwen/Qwen3-Reranker-0.6B",
+        "Qwen/Qwen3-Reranker-0.6B", "Qwen/Qwen3-Embedding-0.6B", "Qwen/Qwen3-Embedding-8B",
     ],
 }  # fmt: skip
 

@@ -22,11 +22,6 @@ from tests.support.roots.skill_root import Export, SkillRoot
 TASK = "Bake a loaf of wheat bread with yeast, and then brew a pot of green tea."
 
 
-@pytest.fixture(scope="module")
-def index(served_bakery: SkillRoot) -> ServedIndex:
-    return served_bakery.ask()
-
-
 def ids(plan: dict[str, Any]) -> list[str | None]:
     return [step["doc_id"] for step in plan["steps"]]
 

@@ -27,7 +27,6 @@ from tasks.retrieve.compose.dependencies import (
 from tasks.retrieve.compose.drafts import Draft, DraftStep, leads
 from tasks.retrieve.compose.task_model import packaged_model
 from tasks.retrieve.served_index import ServedIndex
-from tests.support.roots.skill_root import SkillRoot
 
 TASK = "There is a wheat loaf to make. Bake it, and repair the bicycle chain."
 
@@ -66,11 +65,6 @@ LOG = "".join(
     f"2026-01-01T03:12:{n % 60:02d} ERROR worker[{n}] timeout after 30 s (retry {n % 5})\n"
     for n in range(200)
 )
-
-
-@pytest.fixture(scope="module")
-def index(served_bakery: SkillRoot) -> ServedIndex:
-    return served_bakery.ask()
 
 
 def require_whole(plan: dict[str, Any], task: str) -> None:

@@ -27,11 +27,6 @@ TASK = "Bake a loaf of wheat bread with yeast, and then brew a pot of green tea.
 Composed = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def index(served_bakery: SkillRoot) -> ServedIndex:
-    return served_bakery.ask()
-
-
 @pytest.fixture
 def server() -> Iterator[LlmServer]:
     with LlmServer(say=plans) as running:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -19,12 +19,9 @@ from tasks.retrieve.index.build import redo_all
 from tasks.retrieve.routing.store import open_routing
 from tests.support.processes import slow_but
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Make, SkillRoot
 from tests.support.roots.tables import in_step, rows
 from tests.support.roots.vendor import connect, open_at
-
-Make = Callable[[dict[str, str]], SkillRoot]
-
 
 MORE_BREAD = BREAD + "\nFreeze the second loaf in slices.\n"
 
@@ -87,9 +84,7 @@ def test_an_unchanged_corpus_makes_no_new_version(skill_root: Make) -> None:
     assert (versions(root), root.served(), root.encoder.encoded) == (before, served, [])
 
 
-def test_only_what_changed_is_written(skill_root: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_only_what_changed_is_written(root: SkillRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     root.write("bread", MORE_BREAD)
     root.crawl()
     root.parse()
@@ -110,10 +105,8 @@ def test_only_what_changed_is_written(skill_root: Make, monkeypatch: pytest.Monk
 
 
 def test_a_document_that_is_gone_leaves_both_tables_and_a_changed_one_keeps_none_of_its_old_nodes(
-    skill_root: Make,
+    root: SkillRoot,
 ) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
     root.write("bread", skill("bread", "Bakes", "Buy a loaf."))
     root.remove("bees")
     built = root.publish()
@@ -135,9 +128,7 @@ def test_nodes_left_for_later_are_caught_up_with(skill_root: Make) -> None:
     assert in_step(root, built)
 
 
-def test_a_night_without_nodes_takes_nothing_from_them(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_a_night_without_nodes_takes_nothing_from_them(root: SkillRoot) -> None:
     served = root.served()
     assert not root.publish(nodes=False).changed
     assert root.served() == served
@@ -153,9 +144,7 @@ def test_a_night_without_nodes_takes_nothing_from_them(skill_root: Make) -> None
 
 
 @pytest.mark.parametrize("nodes", slow_but({True}, [True, False]))
-def test_another_model_rebuilds_everything(skill_root: Make, nodes: bool) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_another_model_rebuilds_everything(root: SkillRoot, nodes: bool) -> None:
     root.use_model("someone/else", "r2")
     built = root.publish(nodes=nodes)
     assert built.skills_rows == built.changed * 4
@@ -168,9 +157,7 @@ def test_another_model_rebuilds_everything(skill_root: Make, nodes: bool) -> Non
         assert in_step(root, root.publish())
 
 
-def test_a_build_that_was_never_published_is_not_built_upon(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_a_build_that_was_never_published_is_not_built_upon(root: SkillRoot) -> None:
     served = root.served()
     root.write("bread", MORE_BREAD)
     root.crawl()
@@ -189,10 +176,8 @@ def test_a_build_that_was_never_published_is_not_built_upon(skill_root: Make) ->
     "dies_at", slow_but({"_update_skills"}, ["_update_nodes", "_update_skills", "_changed"])
 )
 def test_a_build_that_died_half_way_is_done_again(
-    skill_root: Make, monkeypatch: pytest.MonkeyPatch, dies_at: str
+    root: SkillRoot, monkeypatch: pytest.MonkeyPatch, dies_at: str
 ) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
     root.write("bread", MORE_BREAD)
     root.remove("bees")
     root.crawl()
@@ -210,9 +195,7 @@ def test_a_build_that_died_half_way_is_done_again(
     assert in_step(root, root.index())
 
 
-def test_a_source_that_cannot_be_read_marks_its_rows_stale_until_it_can(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_a_source_that_cannot_be_read_marks_its_rows_stale_until_it_can(root: SkillRoot) -> None:
     aside = root.market.rename(root.market.with_name("aside"))
     unread = root.publish()
     assert [r["stale"] for r in rows(root, unread).values()] == [True] * 4
@@ -242,13 +225,6 @@ def test_ids_with_quotes_are_no_hazard(skill_root: Make) -> None:
     assert in_step(root, built)
     names: Sequence[str] = sorted(rows(root, built))
     assert root.ask().find(names[0].upper()) == names[0]
-
-
-@pytest.fixture
-def root(skill_root: Make) -> SkillRoot:
-    made = skill_root(SKILLS)
-    made.publish()
-    return made
 
 
 def contents(root: SkillRoot, name: str, version: int, key: str) -> pl.DataFrame:

@@ -23,10 +23,9 @@ from tests.support.processes import slow_but
 from tests.support.roots.hand_written import SKILLS as TEXTS
 from tests.support.roots.hand_written import skill
 from tests.support.roots.many_skills import many_skills
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import Export, Make, SkillRoot
 from tests.support.roots.vendor import Injury, connect, rewritten, with_vectors
 
-Make = Callable[[dict[str, str]], SkillRoot]
 KEYS = {SKILLS: "doc_id", NODES: "node_id"}
 
 
@@ -335,41 +334,34 @@ def test_the_gate_names_each_check_that_failed_with_value_and_limit() -> None:
     assert "skills.bad_vectors" not in str(caught.value)
 
 
-@pytest.fixture
-def published(skill_root: Make) -> SkillRoot:
-    root = skill_root(TEXTS)
-    root.publish()
-    return root
-
-
-def test_a_version_that_lost_a_skill_of_four_is_refused_with_the_share(published: SkillRoot) -> None:
-    published.remove("bees")
-    published.crawl()
-    published.parse()
-    built = published.build()
-    checks = {c.check: c for c in check_shrink(published.root, built, max_shrink=0.05, few=0)}
+def test_a_version_that_lost_a_skill_of_four_is_refused_with_the_share(root: SkillRoot) -> None:
+    root.remove("bees")
+    root.crawl()
+    root.parse()
+    built = root.build()
+    checks = {c.check: c for c in check_shrink(root.root, built, max_shrink=0.05, few=0)}
     assert checks["skills.shrink"].value == 0.25
     with pytest.raises(GateRefused, match=r"skills\.shrink is 0\.25, may be at most 0\.05"):
         require_passed([asdict(check) for check in checks.values()])
 
 
 def test_only_a_loss_of_more_than_few_rows_and_the_share_is_refused_of_skills_and_of_nodes(
-    published: SkillRoot,
+    root: SkillRoot,
 ) -> None:
     # Losing few rows is no shrink whatever their share nor are more rows.
-    built = published.build()
+    built = root.build()
     for skills, nodes, share, few in ((3, built.nodes_rows, 0.05, 1), (40, 4000, 0, 0)):
         now = replace(built, skills_rows=skills, nodes_rows=nodes)
-        assert all(check.passed for check in check_shrink(published.root, now, max_shrink=share, few=few))
+        assert all(check.passed for check in check_shrink(root.root, now, max_shrink=share, few=few))
     # A loss up to the share passes and one more row does not.
-    built = published.build()
+    built = root.build()
     lost = {n: replace(built, skills_rows=4 - n) for n in (1, 2)}
-    passed = {n: check_shrink(published.root, lost[n], max_shrink=0.25, few=0)[0].passed for n in lost}
+    passed = {n: check_shrink(root.root, lost[n], max_shrink=0.25, few=0)[0].passed for n in lost}
     assert passed == {1: True, 2: False}
     # Lost nodes are told apart from lost skills.
-    built = replace(published.build(), nodes_rows=1)
-    passed = {c.check: c.passed for c in check_shrink(published.root, built, max_shrink=0.05, few=0)}
+    built = replace(root.build(), nodes_rows=1)
+    passed = {c.check: c.passed for c in check_shrink(root.root, built, max_shrink=0.05, few=0)}
     assert passed == {"skills.shrink": True, "nodes.shrink": False}
     # A version without nodes is compared by its skills alone.
-    built = replace(published.build(), nodes=None, nodes_rows=0)
-    assert [c.check for c in check_shrink(published.root, built, max_shrink=0, few=0)] == ["skills.shrink"]
+    built = replace(root.build(), nodes=None, nodes_rows=0)
+    assert [c.check for c in check_shrink(root.root, built, max_shrink=0, few=0)] == ["skills.shrink"]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +12,7 @@ from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy, licence_cl
 from tasks.retrieve.index.licence_classes import by_class, classify_licences, licence_table
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots import hand_written
-from tests.support.roots.skill_root import SkillRoot
-
-Make = Callable[[dict[str, str]], SkillRoot]
+from tests.support.roots.skill_root import Make, SkillRoot
 
 STATED = {
     "bread": "MIT",

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,13 +97,6 @@ def test_a_value_that_is_gone_is_a_damaged_index(
 
 
 BEES = "local/market/bees"
-
-
-@pytest.fixture
-def root(skill_root: Callable[[dict[str, str]], SkillRoot]) -> SkillRoot:
-    made = skill_root(SKILLS)
-    made.publish()
-    return made
 
 
 def leave_one(root: SkillRoot) -> Edge:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +18,8 @@ from tasks.retrieve.routing.search import Filters, Searcher, fitting, rank_dense
 from tasks.retrieve.routing.store import RoutingIndex, open_routing
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.hand_written import skill
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Make, SkillRoot
 
-Make = Callable[[dict[str, str]], SkillRoot]
 ODD = [
     '"', '""', '"knead the dough" AND NOT (yeast OR salt)', "'; DROP TABLE skills; --", "(((", "yeast " * 700,
     "???!!! ... --- ***", "+yeast -salt yeast~2 ye*st doc_id:bread [a TO b] {x} ^3 \\", "\x00\t\n yeast",
@@ -38,11 +36,6 @@ def skills(served_bakery: SkillRoot) -> TableAt:
 @pytest.fixture(scope="module")
 def routing(served_bakery: SkillRoot) -> RoutingIndex:
     return open_routing(served_bakery.root, served_bakery.served())
-
-
-@pytest.fixture(scope="module")
-def index(served_bakery: SkillRoot) -> ServedIndex:
-    return served_bakery.ask()
 
 
 def found(index: ServedIndex, query: str, k: int = 10, **filters: tuple[str, ...]) -> list[str]:

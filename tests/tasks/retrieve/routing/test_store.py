@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +21,8 @@ from tasks.retrieve.shells import publish_tables
 from tasks.retrieve.versions.doctor import examine
 from tests.support.roots.hand_written import skill
 from tests.support.roots.nights import Killed, dying_at
-from tests.support.roots.skill_root import MINILM, SkillRoot
+from tests.support.roots.skill_root import MINILM, Make, SkillRoot
 
-Make = Callable[[dict[str, str]], SkillRoot]
 BREAD = skill("bread", "Bakes loaves", "Knead the dough and knock on the crust.")
 BEES = skill("bees", "Looks after a hive", "Treat the colony with oxalic acid in winter.")
 BIKE = skill("bike", "Mends bicycles", "Patch the tube with vulcanising glue.")

@@ -24,10 +24,7 @@ from tasks.retrieve.versions.doctor import Defect, examine, mend_missing
 from tasks.retrieve.versions.purge import purge
 from tests.support.processes import slow_but
 from tests.support.roots.hand_written import BIKE, SKILLS, skill
-from tests.support.roots.skill_root import SkillRoot
-
-Make = Callable[[dict[str, str]], SkillRoot]
-
+from tests.support.roots.skill_root import Make, SkillRoot
 
 BEES = "local/market/bees"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,10 +20,9 @@ from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 from tasks.retrieve.versions.doctor import Defect, examine
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Make, SkillRoot
 from tests.support.roots.vendor import connect
 
-Make = Callable[[dict[str, str]], SkillRoot]
 BEES = "local/market/bees"
 
 

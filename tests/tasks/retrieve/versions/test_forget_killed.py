@@ -38,7 +38,7 @@ from tests.support.roots.forgetting import (
     rye,
 )
 from tests.support.roots.hand_written import BEES, BIKE, BREAD
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Make, SkillRoot
 from tests.support.roots.vendor import connect, open_at
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
@@ -190,7 +190,6 @@ def test_the_same_body_under_another_head_is_dropped_when_it_is_refined(root: Sk
 
 SHARED, ALONE, OLD = b"echo shared qzxvkrusten\n", b"echo alone wqjxzlaibe\n", b"echo old zvqxjteige\n"
 KEY = b"ghp_" + b"a8Kd02LmQz7Xw4Bn6Vt9Yc1Ue3Ri5Os8PjHf"
-Make = Callable[[dict[str, str]], SkillRoot]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,9 +18,8 @@ from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.induce.learning import FLAG, HARBOUR, RUNS, ids, induced, learned
 from tests.support.induce.runs import mooring, tool_run
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import Export, Make, SkillRoot
 
-Make = Callable[[dict[str, str]], SkillRoot]
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 

@@ -29,10 +29,9 @@ from tasks.retrieve.versions.retention import check_compacted, compact_tables
 from tests.support.induce.learning import FLAG, GATE, RUNS, ids, induced, learned, served
 from tests.support.induce.runs import mooring, tool_run
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Make, SkillRoot
 from tests.support.roots.vendor import connect, open_at
 
-Make = Callable[[dict[str, str]], SkillRoot]
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,9 @@ from tasks.retrieve.versions.integrity import changed_file, seal_tables
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.roots.hand_written import BEES, BIKE, BREAD, skill
 from tests.support.roots.hand_written import SKILLS as TEXTS
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Make, SkillRoot
 from tests.support.roots.vendor import connect, open_at
 
-Make = Callable[[dict[str, str]], SkillRoot]
 KILN = skill("kiln", "Fires clay pots in a kiln", "# Kiln\n\nLet the pots dry for a week before firing.\n")
 
 

@@ -32,11 +32,9 @@ from tasks.retrieve.versions.retention import (
     texts_in_use,
 )
 from tests.support.roots.hand_written import BEES, BREAD, SKILLS, skill
-from tests.support.roots.skill_root import CountingEncoder, SkillRoot
+from tests.support.roots.skill_root import CountingEncoder, Make, SkillRoot
 from tests.support.roots.tables import in_step
 from tests.support.roots.vendor import connect, open_at
-
-Make = Callable[[dict[str, str]], SkillRoot]
 
 
 def keeping(root: SkillRoot) -> tuple[CountingEncoder, VectorStore]:
@@ -180,9 +178,7 @@ def test_small_files_become_one_with_the_same_rows_all_indexed_and_a_row_lost_or
     assert checks["skills.rows_that_differ"].passed
 
 
-def test_what_is_compact_already_makes_no_new_version(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_what_is_compact_already_makes_no_new_version(root: SkillRoot) -> None:
     served, files = root.served(), table_files(root.root)
     built, tables = compact_tables(root.root)
     assert table_files(root.root) == files
@@ -338,9 +334,7 @@ def test_retention_keeps_the_nodes_that_were_left_for_later(left_for_later: Skil
     assert in_step(left_for_later, built)
 
 
-def test_the_next_build_takes_off_the_tag_of_a_publication_that_was_killed(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
+def test_the_next_build_takes_off_the_tag_of_a_publication_that_was_killed(root: SkillRoot) -> None:
     served = root.served()
     for name, version in ((SKILLS_TABLE, served.skills), (NODES, served.nodes or 0)):
         tag(root.root, name, "v-killed", version)

@@ -172,7 +172,7 @@ class SkillIndex:
 def pages_for(
     index: SkillIndex, query: str, k: int, budget: float | None
 ) -> Iterator[tuple[SkillHit, PageAnswer]]:
-    """Yield the skills that fit a query, each with its page; nothing where nothing fits, or is withheld."""
+    """Yield the skills that fit a query, each with its page; none that is withheld, none if nothing fits."""
     found = index.search(query, k)
     for hit in [] if found.nothing_fits else found.results:
         with suppress(Withheld):  # its licence allows no more than to name it

@@ -15,13 +15,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import NoReturn
 
 import typer
 from typer.main import get_command
 
+from flows.cli.deleted import refuse_deleted_command
 from flows.commands.console import say_aside
 from flows.commands.open_formats.json_log import is_json, json_line, set_up_log
 from storage.errors import SkilleryError, StorageError, UnknownDocument, Withheld, WrongInput
@@ -177,42 +177,3 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
     watchdog.daemon = True
     watchdog.start()
     raise KeyboardInterrupt
-
-
-# What to use instead of deleted commands, by the words of one, such as "train pairs".
-_DELETED: dict[str, str] = {
-    "evaluate look-alikes": "near copies are folded by `skillery run`; `skillery search` shows them under "
-    "`folded`, and nothing acted on skills that only mean nearly the same",
-    "train pairs": "`skillery train routing` makes its queries from the bodies of skills, or reads "
-    "requests that you have with --requests FOLDER (its `pairs.parquet`)",
-}
-# By the words of a command and an option of it.
-_DELETED_OPTIONS: dict[tuple[str, str], str] = {
-    ("bench compose", "--llm"): "leave it out: the LLM that is set up writes each request",
-}
-_DELETED_SETTINGS: dict[str, str] = {
-    "SKILLERY_ENCODER_PRECISION": "leave it out: the encoder computes in bf16 where the processor does, else "
-    "in float32",
-    "SKILLERY_INDUCE_CHROMIUM": "name the browser with `--verify 'command:python -m "
-    "tasks.induce.replay.chromium URL --chromium PROGRAM'`",
-    "SKILLERY_TRAINING_DISTILLED": "leave it out: `skillery train routing` trains on queries with hard "
-    "negatives; teaching the encoder the default's scores gained nothing for the default",
-}
-
-
-def refuse_deleted_command(arguments: Sequence[str]) -> None:
-    """Raise `WrongInput` if the arguments, without the program's name, use a deleted command or option."""
-    line = " ".join(arguments)
-    for command, instead in _DELETED.items():
-        if f"{line} ".startswith(f"{command} "):
-            raise WrongInput(f"the command `{command}` was deleted: {instead}")
-    for (command, option), instead in _DELETED_OPTIONS.items():
-        given = any(word == option or word.startswith(f"{option}=") for word in arguments)
-        if given and f"{line} ".startswith(f"{command} "):
-            raise WrongInput(f"{option} of `{command}` was deleted: {instead}")
-
-
-def refuse_deleted_settings(environment: Mapping[str, str]) -> None:
-    """Raise `WrongInput` if a setting that was deleted is among the environment variables."""
-    for setting in sorted(_DELETED_SETTINGS.keys() & environment.keys()):
-        raise WrongInput(f"{setting} was deleted: {_DELETED_SETTINGS[setting]}")

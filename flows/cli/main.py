@@ -12,7 +12,8 @@ import typer
 from typer import Argument, Option
 
 from flows.cli import options as opt
-from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, refuse_deleted_settings, run_to_exit
+from flows.cli.deleted import refuse_deleted_settings
+from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, run_to_exit
 from flows.cli.helps import ASK, FILL, INSTALL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
 from flows.cli.install import INSTALLING
 from flows.cli.learned import induce, library, suggest
@@ -21,7 +22,7 @@ from flows.cli.measure import evaluate_app
 from flows.cli.operate import COMMANDS
 from flows.cli.options import print_json, require_command, root_of
 from flows.cli.printing import run as printing
-from flows.cli.printing.measures import print_cost
+from flows.cli.printing.cost import print_cost
 from flows.cli.query import compose, diff, page, search, show
 from flows.cli.sources import sources_app
 from flows.settings import load_settings, unknown_settings

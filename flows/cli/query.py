@@ -1,4 +1,4 @@
-"""Commands that query what is served: skills for a task, a page, a plan, and all of one skill."""
+"""Commands that query what is served: search, page and show skills, tell what changed, compose a plan."""
 
 from __future__ import annotations
 

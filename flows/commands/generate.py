@@ -60,9 +60,9 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
 
     Returns `out`, `skills`, `queries`, `documents`, `by_breadth`, `namespaces` and `rejected` (requests by
     reason), `failed` (skills by reason) of the whole folder; `wanted`, `asked`, `kept` and `unfinished` (by
-    reason) of this call; `model`, `prompt`, and `llm` with what was asked and what that cost. Raises
-    `WrongInput` if no language model is set up, or the folder cannot be used; nothing was asked;
-    `NotPublished` if nothing is served; `LlmDenied` if the server denies access, or has no such model.
+    reason) of this call; `model`, `prompt`, and `llm` with what was asked and what that cost. Before
+    the model is asked, raises `WrongInput` if none is set up, or the folder cannot be used, and
+    `NotPublished` if nothing is served; then `LlmDenied` if the server denies access, or has no such model.
     """
     options = _options(settings, _LONGEST_REQUESTS)
     if "llm_concurrency" not in settings.model_fields_set:

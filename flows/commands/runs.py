@@ -33,8 +33,8 @@ def prefect_for(root: Root, module: str | None = None, *, encodes: bool = False)
     """Have Prefect in the body, with the user's own server, or one for a cluster's workers, or without any.
 
     Its home lies below the root. Settings that the user has made stay. While a server starts, the flow's
-    `module` and the database are imported, and the encoder is exported of a flow that `encodes`: if there is
-    none to be had, `WrongInput` says so before anything is started.
+    `module` and the database are imported, and of a flow that `encodes` the encoder is exported. Before
+    anything is started, raises `WrongInput` if there is no such encoder.
     """
     settings = load_settings()
     encoder = settings.encoder if encodes else None
@@ -80,7 +80,7 @@ def run_nightly(
 ) -> dict[str, Any]:
     """Run the nightly flow and return its record, also if a stage failed or the gate refused.
 
-    Raises `WrongInput` if a source's spec has none of the known forms; nothing was started, and
+    Before anything is started, raises `WrongInput` if a source's spec has none of the known forms; then
     `SkilleryError` if the run failed before it had a record, e.g. because another run holds the root.
     """
     specs = [normal_spec(spec) for spec in sources or []]
@@ -155,9 +155,9 @@ def run_refresh(
 ) -> dict[str, Any]:
     """Read one document or repository again and return the run's record, also if the run failed.
 
-    Risks of the `accepted` rules in what was fetched of the one document until now are accepted. Raises
-    `WrongInput` if no source has such a document, or a rule is none; nothing was started, and `Locked` if
-    another run writes to the root.
+    Risks of the `accepted` rules in what was fetched of the one document until now are accepted. Before
+    anything is started, raises `WrongInput` if no source has such a document, or a rule is none; then
+    `Locked` if another run writes to the root.
     """
     wanted, rules = target_of(root, target).name, require_rules(accepted)
     if rules:

@@ -29,8 +29,9 @@ from starlette.responses import JSONResponse, Response
 
 from flows.commands.queries import require_page_options, search_filters
 from flows.hook.run import HOOK
+from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.answers.service import DEFAULT, Service
-from flows.serve.answers.tool import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT, Tool
+from flows.serve.answers.tool import Tool
 from flows.serve.answers.tools import TOOLS
 from flows.serve.catalogue.rendering import page_answer, render
 from flows.serve.catalogue.routes import error_page, wants_page

@@ -9,7 +9,8 @@ from typing import Any
 
 import typer
 
-from flows.cli.printing.measures import between, print_paging
+from flows.cli.printing.cost import between
+from flows.cli.printing.measures import print_paging
 from flows.commands.console import counts, minute, say, say_aside, say_text, table
 from storage.errors import WrongInput
 

@@ -102,8 +102,8 @@ def induce(
     Returns `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
     redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by reason,
     `verified` by how, `inducers` (skills by who found them), `llm` (`Llm.report`, or null), `domains`,
-    `vectors_new`, `checks`, `seconds`. Raises `WrongInput` if a path or the way to verify cannot be used;
-    nothing was kept, and `EnvironmentUnusable` or `EnvironmentStopped` if the command that skills are
+    `vectors_new`, `checks`, `seconds`. Before anything is kept, raises `WrongInput` if a path or the way to
+    verify cannot be used; then `EnvironmentUnusable` or `EnvironmentStopped` if the command that skills are
     verified with cannot be used.
     """
     began, run_id = time.monotonic(), new_run_id()

@@ -54,8 +54,8 @@ def stream_bench(
 
     Returns `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught,
     left_out; null without one), `steps`, `sgdr` (its `granularity`, `candidates` and `judge`), `methods`
-    (rows of `summarise_runs`); with a report `granularity` and `report`, the files written. Raises
-    `WrongInput` if a file, a method, a share, a root or the folder cannot be used; nothing was encoded.
+    (rows of `summarise_runs`); with a report `granularity` and `report`, the files written. Before
+    anything is encoded, raises `WrongInput` if a file, method, share, root or the folder cannot be used.
     """
     sgdr = load(InductionSettings)
     methods = _methods(method, turned, sgdr, whole=report is not None)

@@ -96,8 +96,8 @@ def routing_bench(
 
     Returns `pools`, for each `pool` its `skills`, `methods` (rows of `summarise_method`, and `rejection` as
     of `summarise_rejection`), `contests` and `scenario`; the same of the first pool; `llm` (what an LLM was
-    asked, or null); `attention` (rows of `attention_by_field`); `report` if there is a folder. Raises
-    `WrongInput` if a file or an option cannot be used; nothing was encoded.
+    asked, or null); `attention` (rows of `attention_by_field`); `report` if there is a folder. Before
+    anything is encoded, raises `WrongInput` if a file or an option cannot be used.
     """
     held_in = [*filter(None, (corpus, *(documents or ())))]
     files = _files_of(bench, held_in, queries, qrels, copies, negatives)._replace(distractors=distractors)

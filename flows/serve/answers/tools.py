@@ -7,11 +7,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
-from flows.serve.answers.service import NOTICE, Service
-from flows.serve.answers.tool import (
+from flows.serve.answers.forms import (
     LONGEST_ID,
     LONGEST_TEXT,
-    Arguments,
     FileForm,
     FilterForm,
     FoundSkill,
@@ -26,10 +24,10 @@ from flows.serve.answers.tool import (
     ShortFilters,
     ShowArguments,
     ShowOutcome,
-    Tool,
-    ToolOutcome,
     Whose,
 )
+from flows.serve.answers.service import NOTICE, Service
+from flows.serve.answers.tool import Arguments, Tool, ToolOutcome
 from storage.errors import WrongInput
 from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.page import DEFAULT_METHOD

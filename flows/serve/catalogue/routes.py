@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.answers.service import Service
-from flows.serve.answers.tool import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.catalogue.rendering import link_to, page_answer, render, static_answer
 from flows.serve.catalogue.search_page import SearchForm, search_page
 from flows.serve.catalogue.skill_page import skill_page

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from flows.commands.installing import InstallSettings, install_skills
+from flows.serve.answers.forms import PageArguments, ReadArguments
 from flows.serve.answers.service import Service, load_serving
-from flows.serve.answers.tool import PageArguments, ReadArguments
 from flows.serve.answers.tools import page_skill, read_skill_file
 from flows.settings import load_settings
 from storage.errors import UnknownDocument

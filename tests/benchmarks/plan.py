@@ -1,9 +1,9 @@
 """A plan for 1, 10 and 100 million skills: seconds, memory, disk, requests, money, and what breaks first.
 
 `python -m tests.benchmarks.plan [ROOT]` prints Markdown. Its rates are those that the runs of ROOT have
-measured, by what `run --dry-run` goes by; without one, the last column of the table in `storage/README.md`
-that `tests/benchmarks/growth.py` made (200,000 skills on two cores). It is a model: each figure is a rate
-times what there is to do, for a root in S3 and workers of one core each, one of which also writes.
+measured, by what `run --dry-run` goes by; without one, the last column of the newest table of growth in
+`storage/README.md`, which stands last there (`tests/benchmarks/growth.py`, two cores). It is a model: each
+figure is a rate times what there is to do, for a root in S3 and workers of one core each; one also writes.
 """
 
 # ruff: noqa: T201
@@ -55,19 +55,21 @@ class Rates(NamedTuple):
     disk: float
     memory: float  # GiB of all processes at `memory_at` skills
     memory_at: int
+    measured: str  # where seconds and disk were
 
 
 def rates_of_readme(text: str) -> Rates:
-    """Return the rates that the last column of the growth table has."""
+    """Return the rates that the last column of the last table of growth has."""
 
     def last(row: str) -> float:
-        (cells,) = re.findall(rf"^\| {re.escape(row)} \|(.*)\|$", text, re.MULTILINE)
+        *_, cells = re.findall(rf"^\| {re.escape(row)} \|(.*)\|$", text, re.MULTILINE)
         return float(cells.split("|")[-2].strip().split()[0].replace(",", ""))
 
-    (head,) = re.findall(r"^\| \| (5,000 .*) \| slope \|$", text, re.MULTILINE)
+    *_, head = re.findall(r"^\| \| (5,000 .*) \| slope \|$", text, re.MULTILINE)
     skills = int(head.split("|")[-1].strip().replace(",", ""))
     seconds = {stage: last(stage) / skills for stage in STAGES}
-    return Rates(seconds, 2, 1e9 * last("disk") / skills, last("memory of all processes"), skills)
+    size, memory = 1e9 * last("disk") / skills, last("memory of all processes")
+    return Rates(seconds, 2, size, memory, skills, f"at {skills:,} skills")
 
 
 def rates_of_root(root: Root, otherwise: Rates) -> Rates:
@@ -80,7 +82,7 @@ def rates_of_root(root: Root, otherwise: Rates) -> Rates:
     found, _ = foresee._seconds(runs, {"crawl": skills, "refine": skills, "parse": made, "index": made})
     size = sum(n for part, n in root.sizes().items() if part not in ("prefect", "models"))
     rates = {stage: found[stage] / skills for stage in STAGES}
-    return otherwise._replace(seconds=rates, disk=size / skills)
+    return otherwise._replace(seconds=rates, disk=size / skills, measured=f"by the last runs of {root.uri}")
 
 
 class Build(NamedTuple):
@@ -185,9 +187,10 @@ def plan(rates: Rates) -> str:
     made = memory(rates, SIZES[0])["the routing index while it is made"]
     skills, requests, quota = _REPOSITORY
     first = (
-        f"A first build with `--index skills`, by workers of one core each. A machine has {_GIB} GiB, a "
-        f"build a day, a search {_ANSWER:.0f} s.\nAll processes together took {rates.memory:g} GiB at "
-        f"{rates.memory_at:,} skills; at a million making the routing index alone takes {made:.1f} GiB."
+        f"A first build with `--index skills`, by workers of one core each; seconds and disk as measured "
+        f"{rates.measured}.\nA machine has {_GIB} GiB, a build a day, a search {_ANSWER:.0f} s.\n"
+        f"All processes together took {rates.memory:g} GiB at {rates.memory_at:,} skills; "
+        f"at a million making the routing index alone takes {made:.1f} GiB."
     )
     last = (
         f"Forge's quota: {requests} requests a repository of {skills} skills, {quota:,} an hour. Requests to "

@@ -17,7 +17,7 @@ def test_the_readme_shows_what_the_plan_prints() -> None:
 
 def test_where_the_rates_were_measured_the_model_gives_what_was_measured() -> None:
     rates = rates_of_readme(_TEXT)
-    assert build(rates, rates.memory_at, rates.cores).seconds == pytest.approx(48 + 246 + 947 + 331)
+    assert build(rates, rates.memory_at, rates.cores).seconds == pytest.approx(27 + 200 + 431 + 424)
 
 
 def test_more_workers_take_no_longer_and_more_skills_no_less() -> None:

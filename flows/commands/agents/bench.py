@@ -50,7 +50,8 @@ from tasks.induce.replay.environment import SECONDS, CommandEnvironment
 from tasks.induce.trajectories.record import Trajectory, trajectory_of
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
-from tasks.models.llm.ask import Llm, open_cache, open_llm
+from tasks.models.llm.answer_cache import open_cache
+from tasks.models.llm.ask import Llm, open_llm
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.onnx_export import exported_encoder
 from tasks.models.protocols import Vectors

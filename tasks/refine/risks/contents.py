@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from storage.schemas import FileContent, Finding, Severity
 from tasks.models.visible import visible
-from tasks.refine.risks.files import DISGUISED, TextFile, finding_on, is_disguised, scan_files
+from tasks.refine.risks.files import DISGUISED, TextFile, finding_on, scan_files
+from tasks.refine.risks.kinds import is_disguised
 from tasks.refine.risks.rules import Hit
 from tasks.refine.text.canonical import MAX_CONTROL_SHARE, control_share
 from tasks.refine.text.encodings import decode, scanned

@@ -8,7 +8,8 @@ import unicodedata
 from bisect import bisect_left
 
 from tasks.refine.frontmatter.place import leading_run, place_of
-from tasks.refine.risks.rules import Context, Region, RiskRules, patterns
+from tasks.refine.risks.rules import Context, Region, RiskRules
+from tasks.refine.risks.terms import patterns
 from tasks.refine.text.markdown import fenced
 from tasks.refine.text.words import NEGATION_BREAK
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
 from tasks.refine.frontmatter.place import place_of
-from tasks.refine.risks.rules import Region, patterns, terms
+from tasks.refine.risks.rules import Region
+from tasks.refine.risks.terms import patterns, terms
 from tasks.refine.text.rules import rules_data
 
 _PACKED = re.compile(r"[A-Za-z0-9+/_-]{40,20000}(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/_-]{20,90}){0,200}={0,2}")

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from storage.schemas import Severity
-from tasks.refine.risks.rules import Hit, has_hint, patterns, risk_rules, terms
+from tasks.refine.risks.rules import Hit, risk_rules
 from tasks.refine.risks.scan import GRAVITY, by_address
+from tasks.refine.risks.terms import has_hint, patterns, terms
 
 # What a value holds (the data file of terms says what marks there are), with the line on which it was made.
 Marks = Mapping[str, int]

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from tasks.refine.risks.flows import NONE, Flows, Marks, fetched, host_marks, joined, text_marks, token_mark
-from tasks.refine.risks.rules import Hit, may_flow, patterns, terms
+from tasks.refine.risks.rules import Hit
 from tasks.refine.risks.script_code import script_hits
 from tasks.refine.risks.shell_code import ShellReader
+from tasks.refine.risks.terms import may_flow, patterns, terms
 
 _LEAST_NUMBERS = 8
 _MOST_PATH = 400  # characters of a text that may be a path

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tasks.refine.risks.flows import Flows, Marks, fetched, host_marks, joined, text_marks, token_mark
-from tasks.refine.risks.rules import Hit, has_hint, may_flow, patterns, terms
+from tasks.refine.risks.rules import Hit
 from tasks.refine.risks.shell_code import ShellReader
+from tasks.refine.risks.terms import has_hint, may_flow, patterns, terms
 
 _TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<open>[({\[])|(?P<close>[)}\]])|(?P<end>[;\n])"

@@ -11,9 +11,9 @@ from storage.errors import WrongInput
 from storage.schemas import Finding
 from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, repository_name, shown_spec
 from tasks.refine.export.paths import FreePaths, file_path
-from tasks.refine.known_files import signature_facts
 from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id, told_risk
 from tasks.refine.risks.rules import risk_rules
+from tasks.refine.signatures import signature_facts
 from tasks.retrieve.install.lock import Installed, is_folder_name
 from tasks.retrieve.install.skills_folder import digests_of
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition

@@ -15,8 +15,9 @@ from storage.root import Root
 from storage.state import aliases_table, seen_table
 from tasks.crawl.source.identity import doc_key, shown_spec
 from tasks.crawl.source.lookup import followed
-from tasks.refine.known_files import known_facts, signature_facts, wanted_blobs
+from tasks.refine.known_files import known_facts, wanted_blobs
 from tasks.refine.risks.hits import told_risk
+from tasks.refine.signatures import signature_facts
 from tasks.refine.text.encodings import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition, present_edition
 from tasks.retrieve.revisions.history import Revision, choose, revisions_of

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from storage.answers import Answers
-from tasks.models.llm.ask import AnswerCache, Llm, open_cache
+from tasks.models.llm.answer_cache import AnswerCache, open_cache
+from tasks.models.llm.ask import Llm
 from tasks.models.llm.budget import Ledger
 from tasks.models.llm.client import LLM_RETRY, Endpoint
 from tasks.models.llm.question import Sampling

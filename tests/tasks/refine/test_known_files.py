@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from storage.lance.served import Licences, write_licences
 from tasks.evaluate.routing.data import read_qrels, read_tasks
 from tasks.refine.export.export import export_corpus
-from tasks.refine.known_files import eval_requests, known_facts, routing_lines, signature_facts
+from tasks.refine.known_files import eval_requests, known_facts, routing_lines
+from tasks.refine.signatures import signature_facts
 from tasks.retrieve.install.contents import prepare
 from tasks.retrieve.revisions.show import open_edition, shown
 from tests.support.roots.nights import HandSource, Nights, raw, with_files

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from storage.answers import Answers
-from tasks.models.llm.ask import AnswerCache, Fallback
+from tasks.models.llm.answer_cache import AnswerCache
+from tasks.models.llm.ask import Fallback
 from tasks.models.llm.budget import Ceiling, Ledger, Prices, Usage
 from tasks.models.llm.client import Endpoint
 from tasks.models.llm.embeddings import ApiEncoder

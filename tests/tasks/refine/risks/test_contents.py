@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from storage.schemas import FileContent, Finding
 from tasks.refine.risks.contents import crawled, read_contents, scan_bundles
-from tasks.refine.risks.files import ANALYSES, Kind, Part, TextFile, kinds_of, parts_of, scan_files
+from tasks.refine.risks.files import ANALYSES, TextFile, scan_files
+from tasks.refine.risks.kinds import Kind, Part, kinds_of, parts_of
 from tasks.refine.risks.rules import Hit
 from tasks.refine.text.canonical import MAX_CONTROL_SHARE
 

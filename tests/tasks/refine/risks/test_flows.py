@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.refine.risks.files import ANALYSES, Kind, TextFile, scan_files
+from tasks.refine.risks.files import ANALYSES, TextFile, scan_files
+from tasks.refine.risks.kinds import Kind
 from tasks.refine.risks.rules import Hit
 
 Flows = list[tuple[str, int, int | None, str]]

@@ -190,7 +190,7 @@ def test_publishing_learned_skills_again_and_again_leaves_the_way_back_to_a_nigh
 
 
 if TYPE_CHECKING:
-    from tasks.models.llm.ask import AnswerCache
+    from tasks.models.llm.answer_cache import AnswerCache
 
 Injury = Callable[[lancedb.table.Table], object]
 

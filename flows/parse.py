@@ -51,14 +51,14 @@ def parse(
         if llm is not None and plan["batches"]:
             llm = believe_llm(root, llm, ledger)
         done: Counter[str] = Counter()
-        at_once = batches_at_once(len(plan["batches"]))
+        at_once = batches_at_once(len(plan["batches"]), asked.endpoint.concurrency) if asked else 1
         llm, edges = llm and llm.shared_by(at_once), edges and edges.shared_by(at_once)
         given = {"root": root, "options": replace(options, llm=llm, edges=edges)}
         calls = ((parse_batch, {**given, "partitions": p, "ledger": ledger}) for p in plan["batches"])
         # The budget of an LLM is one account: threads share it, and processes hand it on.
         handed_on = asked is not None and runs_elsewhere()
         batches = run_batches(
-            "parse", calls, len(plan["batches"]), in_turn=handed_on, waiting=asked is not None,
+            "parse", calls, len(plan["batches"]), in_turn=bool(asked) and at_once == 1, waiting=bool(asked),
             apart=2 if with_vectors else WORTH_IT,  # half a minute a batch, or some seconds
         )  # fmt: skip
         for batch in batches:

@@ -107,7 +107,8 @@ def refine_batches(
         `risks_added` tells of revisions that add risks, `opinions` what was asked and what that cost, and
         `account` what the rest of the run may spend; the last two are null without an LLM.
     """
-    settings, at_once = load_settings(), batches_at_once(len(batches))
+    settings = load_settings()
+    at_once = batches_at_once(len(batches), llm.endpoint.concurrency) if llm else 1
     ledger = Ledger(llm.prices, llm.ceiling, spent) if llm else None
     given = {
         "root": root, "run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw,
@@ -117,7 +118,7 @@ def refine_batches(
     # As in parse: threads share the account, and processes hand it on.
     handed_on = llm is not None and runs_elsewhere()
     done = run_batches(
-        "refine", calls, len(batches), in_turn=handed_on, waiting=llm is not None, apart=WORTH_IT
+        "refine", calls, len(batches), in_turn=bool(llm) and at_once == 1, waiting=bool(llm), apart=WORTH_IT
     )
     added, told = list[dict[str, Any]](), Counter[str]()
     for batch in done:

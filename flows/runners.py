@@ -47,11 +47,15 @@ def runs_elsewhere() -> bool:
     return load_settings().task_runner != "threads"
 
 
-def batches_at_once(total: int) -> int:
-    """Return how many of `total` batches that wait for a server run at once in this process, at least 1."""
+def batches_at_once(total: int, questions: int) -> int:
+    """Return how many of `total` batches that ask an LLM run at once in this process, at least 1.
+
+    It is 1 where they are more than the `questions` under way at once, which batches share.
+    """
     settings = load_settings()
-    workers = 1 if settings.task_runner != "threads" else settings.task_workers or cores()
-    return max(1, min(total, workers))
+    workers = 1 if runs_elsewhere() else settings.task_workers or cores()
+    at_once = max(1, min(total, workers))
+    return at_once if at_once <= questions else 1
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class Engine(Protocol):
 
 
 class OpenVino:
-    """Runs a model by OpenVINO, by so many threads a call each; its `name` says in which precision.
+    """Runs a model by OpenVINO, `threads` calls at a time, each on one; its `name` says in which precision.
 
     `model` is a file that `save` wrote, one of OpenVINO's own form or of ONNX, which takes longer to load and
     more memory, or the content of one of ONNX.

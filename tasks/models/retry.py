@@ -51,7 +51,7 @@ def retrying(
     before_sleep: Callable[[BaseException | None, int], None], sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
 ) -> AsyncRetrying:  # fmt: skip
-    """Return the loop that calls a function until it succeeds or the policy gives up: the last failure rises.
+    """Return the loop that calls a function until it succeeds, or the policy gives up and raises the failure.
 
     Args:
         policy: How often, and how long to wait.

@@ -47,7 +47,7 @@ def first_tokens(text: str, most: int, tokenizer: TextTokenizer) -> str:
 class WordCounts:
     """Counts the tokens of texts as a tokenizer does, without special ones, in a half to a third of its time.
 
-    It neither cuts nor pads. Other kinds than a BERT's lower-case one count themselves.
+    The tokenizer must neither cut nor pad; one of another kind than a BERT's lower-case one counts itself.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:

@@ -148,7 +148,7 @@ def actions_of(
     """Return the name and the actions of a function; exactly those that `code_of` was given.
 
     Actions of pages may be given their arguments by position, as in SGDR's printed skills. `allowed` are the
-    actions of the domain, None means any; it has `least` to `most` calls.
+    actions of the domain, None means any; the function has `least` to `most` calls.
 
     Raises:
         WrongInput: It is no function of so many bare calls of allowed actions with names or values.

@@ -49,7 +49,8 @@ def _of(action: SkillAction) -> str:
 def page_named(own: Mapping[str, Collection[str]], every: Mapping[str, Collection[str]]) -> str:
     """Return the page that most of a skill's tasks had, of those that three tasks of the domain had.
 
-    There may be none: the title of another page may hold what one task was about. Both are tasks by page.
+    There may be none: the title of another page may hold what one task was about. `own` are the skill's tasks
+    by page, `every` those of all skills of the domain.
     """
     common = [page for page in own if len(every[page]) >= COMMON]
     return min(common, key=lambda page: (-len(own[page]), page), default="")

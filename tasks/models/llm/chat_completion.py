@@ -26,7 +26,7 @@ class Dialect:
     response_format: str = "json_schema"  # or `json_object`, or `none`
     limit: str = "max_tokens"  # the name of the limit of tokens; or `max_completion_tokens`
     temperature: bool = True  # whether one is sent
-    seed: bool = True  # as before
+    seed: bool = True  # whether one is sent
 
     def arguments(self, question: Question) -> dict[str, Any]:
         """Return the parameters of the request beside model and messages."""

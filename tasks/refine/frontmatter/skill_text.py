@@ -190,18 +190,8 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
     description, inferred, on_stated = description_of(fields.get("description"), body)
     advice = () if inferred else on_description(description, name)
     nested = [found.message for found in raw.findings if found.code == NESTED]
-    found = [
-        *on_text,
-        *front.findings,
-        *removed,
-        *on_hidden,
-        *more,
-        *on_secrets,
-        *on_name,
-        *on_stated,
-        *advice,
-    ]
-    found += [*on_fields(fields), *on_body(body), *on_links(body, raw.files, nested)]
+    found = [*on_text, *front.findings, *removed, *on_hidden, *more, *on_secrets, *on_name, *on_stated]
+    found += [*advice, *on_fields(fields), *on_body(body), *on_links(body, raw.files, nested)]
     return SkillText(
         name=name,
         description=description,

@@ -79,7 +79,7 @@ def load_strict(text: str) -> tuple[Value, tuple[str, ...]]:
     """Return the value of one YAML document and its repeated keys; null and an empty text are "".
 
     Raises:
-        StrictYamlError: It is no YAML, holds several documents, anchors or odd keys, or nests too deep.
+        StrictYamlError: It is no YAML, has several documents, anchors or keys of no text, or nests too deep.
     """
     builder = _Builder(iter(yaml.parse(text, Loader=_LOADER)))
     try:

@@ -154,6 +154,18 @@ def test_a_changed_model_types_anew_and_workers_share_one_limit(
     assert server.most_at_once == 1
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_batches_that_ask_at_once_keep_the_limit_together(
+    no_server: None, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("tasks.parse.corpus.DOCUMENTS_PER_BATCH", 1)
+    for name, value in {"TASK_WORKERS": 2, "LLM_BATCH": 2, "LLM_CONCURRENCY": most}.items():
+        monkeypatch.setenv(f"SKILLERY_{name}", str(value))
+    server.delay = 0.05
+    assert night(root, skills)["state"] == "complete"
+    assert (server.most_at_once, server.requests >= 4) == (most, True)
+
+
 def test_a_server_that_is_down_leaves_all_to_the_local_classifier(
     no_server: None, root: str, skills: Path, server: LlmServer
 ) -> None:

@@ -50,8 +50,8 @@ def python_hits(code: str) -> list[Hit]:
 class PythonReader:
     """Reads the tree of Python code into the flows of a file."""
 
-    def __init__(self, flows: Flows, lines: list[str], line: int = 0) -> None:
-        self.flows, self._lines, self._line = flows, lines, line
+    def __init__(self, flows: Flows, lines: list[str]) -> None:
+        self.flows, self._lines = flows, lines
         self._scope = ""
         self._functions: dict[str, list[str]] = {}
         self._texts: set[str] = set()
@@ -137,7 +137,7 @@ class PythonReader:
         return NONE if isinstance(node, ast.Compare) else marks
 
     def _at(self, node: ast.AST) -> int:
-        return self._line + int(getattr(node, "lineno", 1))
+        return int(getattr(node, "lineno", 1))
 
     def _meant(self, node: ast.AST) -> str:
         """Return the last part of a name, or the one under which it was imported."""

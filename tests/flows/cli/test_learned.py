@@ -261,6 +261,21 @@ def test_another_judge_or_inducer_builds_the_library_again_and_asks_nothing_twic
     assert llm.requests == asked
 
 
+@pytest.mark.parametrize("answered", [4, 7])  # while runs are judged, or windows asked about
+def test_a_run_that_ended_half_way_goes_on_from_the_answers_that_it_had(
+    llm: LlmServer, root: str, runs: str, ask: Ask, monkeypatch: pytest.MonkeyPatch, answered: int
+) -> None:
+    monkeypatch.setenv("SKILLERY_LLM_CONCURRENCY", "1")
+    both = ("--judge", "llm", "--inducer", "llm")
+    llm.fault = lambda _: "401" if llm.requests >= answered else None
+    assert ask("induce", runs, "--root", root, *both).code == 1
+    assert llm.requests == answered + 1
+    llm.fault = lambda _: None
+    found = induced(ask, runs, root, *both)
+    assert (found["llm"]["requests"], llm.requests) == (8 - answered, 9)
+    assert found["inducers"] == {"llm": found["skills"]["new"]}
+
+
 def test_a_run_that_is_not_judged_waits_and_is_judged_when_the_server_answers(
     llm: LlmServer, root: str, runs: str, ask: Ask
 ) -> None:

@@ -156,7 +156,9 @@ def test_fragments_typed_in_pieces_have_the_types_of_the_whole(
     command.typed(path, "local")
     whole = command.rows()
     monkeypatch.setattr("tasks.parse.classify.llm._AT_ONCE", 2)
-    command.typed(path, "local")
+    monkeypatch.setattr("flows.commands.console._SECONDS_BETWEEN_LINES", 0.0)
+    told = command.ask(*command.arguments(path, "local")).stderr.splitlines()
+    assert told == [f"typed {done} of 7" for done in (2, 4, 6, 7)]
     assert command.rows() == whole
     assert [row["id"] for row in whole] == [f.fragment_id for f in fragments_of(1, 7)]
 

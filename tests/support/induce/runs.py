@@ -77,16 +77,14 @@ def add_bed(name: str, task_id: str, bed: str = "Fern corner", soil: str = "loam
     return web_run(f"Add the bed {bed} with {soil}.", done, name=name, task_id=task_id)
 
 
-def tool_run(
-    task: str, calls: Sequence[Call], *, name: str = "h1", task_id: str = "", success: bool | None = True
-) -> Trajectory:
+def tool_run(task: str, calls: Sequence[Call], *, name: str = "h1", task_id: str = "") -> Trajectory:
     """Return a run of the harbour's tools; a call that speaks is answered by what it gave."""
     seen, steps = f"user: {task}", []
     for t, (tool, args, given) in enumerate(calls):
         steps.append(Step(t, seen, Action(tool, dict(args))))
         text = given if isinstance(given, str) else json.dumps(given)
         seen = f"user: {text}" if steps[-1].action.speaks else f"{tool} returned: {text}"
-    return Trajectory(name, task_id or name, "harbour", task, success, tuple(steps), seen)
+    return Trajectory(name, task_id or name, "harbour", task, True, tuple(steps), seen)
 
 
 def mooring(name: str, task_id: str, boat: str = "Petrel", berth: str = "B7", fee: int = 40) -> Trajectory:

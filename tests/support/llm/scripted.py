@@ -155,9 +155,9 @@ def says(errs: Errs = lambda _text, true: true) -> Say:
 _SIZES = (("narrow", 1), ("narrow", 1), ("medium", 2), ("medium", 3), ("broad", 4))
 
 
-def skill_about(name: str, lines: int = 14) -> Skill:
-    """Return a skill of so many sentences of its own."""
-    body = "\n".join(f"Turn the {name} crank {n} times before step {n}." for n in range(1, lines + 1))
+def skill_about(name: str) -> Skill:
+    """Return a skill of fourteen sentences of its own."""
+    body = "\n".join(f"Turn the {name} crank {n} times before step {n}." for n in range(1, 15))
     return Skill(f"market/{name}/guide", name, f"How to crank a {name}.", f"# {name}\n\n{body}\n")
 
 

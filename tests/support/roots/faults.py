@@ -77,8 +77,8 @@ def index_of(root: Root) -> ServedIndex:
     return ServedIndex(root, encoder=MINILM)
 
 
-def answers(root: Root, index: ServedIndex | None = None) -> tuple[Any, ...]:
-    index = index or index_of(root)
+def answers(root: Root) -> tuple[Any, ...]:
+    index = index_of(root)
     found = index.search("mend a cracked dough", 5)["results"]
     paged = index.page(ASKED, "what to do with the oven", budget=1, method="facets")
     return [(r["doc_id"], r["content_hash"]) for r in found], paged["context"]

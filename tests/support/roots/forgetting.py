@@ -107,11 +107,11 @@ def _strew(root: Root) -> None:
     write_frame(root, "raw/listings/date=2025-03-01/run=x/part-00.parquet", frame, LISTINGS)
 
 
-def holding(root: Root, words: tuple[str, ...] = WORDS, skipped: str = "") -> set[str]:
+def holding(root: Root, words: tuple[str, ...] = WORDS) -> set[str]:
     """Return every file and table version below the root that holds one of the words."""
     files = [p for p in root.folder.rglob("*") if p.is_file() and "models" not in p.parts]
     names = {p.relative_to(root.folder).as_posix(): p for p in files}
-    found = {name for name, path in names.items() if name != skipped and _says(path, words)}
+    found = {name for name, path in names.items() if _says(path, words)}
     db = connect(root)
     for name in table_names(root):
         for version in [int(v["version"]) for v in db.open_table(name).list_versions()]:

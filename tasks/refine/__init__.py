@@ -1,3 +1,3 @@
 """Refine: raw SKILL.md files into clean, attributed documents, or a drop with its reason."""
 
-STAGE_VERSION = 5
+STAGE_VERSION = 6

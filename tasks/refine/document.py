@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -104,7 +105,8 @@ def _gravest(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
 
 
 # The fields that a document takes over unchanged from its raw document.
-_CARRIED = {f.name for f in fields(RawDocument)} & {f.name for f in fields(Document)} - {"findings"}
+_CARRIED = {f.name for f in fields(RawDocument)} & {f.name for f in fields(Document)}
+_CARRIED -= {"findings", "licence_files"}
 
 
 def refine_document(
@@ -144,6 +146,7 @@ def refine_document(
         licence=licence.licence,
         licence_rule=licence.rule,
         blobs=bundle.blobs,
+        licence_files=tuple(replace(file, text=_redacted(file.text)) for file in raw.licence_files),
         findings=(*found, *on_language, *bundle.findings),
         risks=(*bundle.text_risks, *parts.risks, *bundle.risks),
         fetched_at=fetched_at,
@@ -157,6 +160,11 @@ def content_hash_of(raw: RawDocument) -> str | None:
     """Return the content hash of a file as fetched, by the rules of now; None: it has no text."""
     at = datetime.min.replace(tzinfo=UTC)
     return refine_document(raw, fetched_at=at, first_seen_at=at).content_hash
+
+
+@functools.lru_cache(1_000)  # the licences of a repository are those of each of its skills
+def _redacted(text: str) -> str:
+    return redact(text)[0]
 
 
 def _dropped(raw: RawDocument, verdict: tuple[str, str], content: str | None = None) -> Dropped:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from storage.schemas import Finding, RawDocument
 from tasks.crawl.source.bundle import NESTED
@@ -177,6 +177,11 @@ def _redacted(value: Value, found: list[Finding]) -> Value:
     return text
 
 
+def _without_keys(found: Iterable[Finding]) -> list[Finding]:
+    """Return findings that may cite the names of fields, which may be live keys, without these."""
+    return [replace(one, message=redact(one.message)[0]) for one in found]
+
+
 def skill_text(raw: RawDocument, text: str) -> SkillText:
     """Return the parts of a SKILL.md's text; every problem is a finding, no error is raised."""
     text, on_text = canonical(text)
@@ -190,8 +195,9 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
     description, inferred, on_stated = description_of(fields.get("description"), body)
     advice = () if inferred else on_description(description, name)
     nested = [found.message for found in raw.findings if found.code == NESTED]
-    found = [*on_text, *front.findings, *removed, *on_hidden, *more, *on_secrets, *on_name, *on_stated]
-    found += [*advice, *on_fields(fields), *on_body(body), *on_links(body, raw.files, nested)]
+    on_front, on_keys = _without_keys(front.findings), _without_keys(on_fields(fields))
+    found = [*on_text, *on_front, *removed, *on_hidden, *more, *on_secrets, *on_name, *on_stated]
+    found += [*advice, *on_keys, *on_body(body), *on_links(body, raw.files, nested)]
     return SkillText(
         name=name,
         description=description,

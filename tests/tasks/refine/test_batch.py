@@ -194,11 +194,14 @@ def test_what_the_model_reads_is_a_warning_with_its_line_beside_what_rules_found
 def test_a_skill_that_could_not_be_asked_about_says_so_and_keeps_what_rules_found(
     tmp_path: Path, say: Say, tokens: int | None, reason: str
 ) -> None:
-    found, told, _ = asked_night(tmp_path, say, skill("a", f"An odd loaf. token = {KEY}"), tokens=tokens)
+    loaf = skill("a", f"An odd loaf. token = {KEY}")
+    found, told, _ = asked_night(tmp_path, say, loaf, tokens=tokens)
     ((code, severity, message),) = found["a"]
     assert (code, severity) == ("risk.opinion.unasked", "info")
     assert reason in message
     assert told == {"asked": 1, "fallbacks": {reason: 1}, "unfinished": int(reason == "budget"), "added": []}
+    again = asked_night(tmp_path, say, loaf)[1]
+    assert ("asked" in again) == (reason == "budget")  # by the next night, and of what has an answer never
 
 
 def test_of_an_answer_what_it_shows_is_taken_and_what_it_does_not_show_makes_the_skill_unread(

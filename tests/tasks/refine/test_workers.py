@@ -156,7 +156,9 @@ def test_processes_end_at_once_when_their_batches_are_given_up() -> None:
         with batch_processes(WORTH_IT, 2) as executor:
             assert executor is not None
             executor.submit(os.getpid).result()
-            executor.submit(time.sleep, 600)
+            asleep = executor.submit(time.sleep, 600)
+            while not asleep.running():
+                time.sleep(0.01)
             raise GivenUpError
 
     started = time.monotonic()

@@ -22,6 +22,7 @@ from tasks.models.adapted_encoder import BASE
 from tasks.models.encoder import OnnxEncoder, card_of
 from tasks.models.engine import OpenVino, batches_of, whole_model
 from tasks.models.onnx_export import resolve
+from tasks.models.preloaded import Preloaded
 from tasks.models.token_states import (
     GROUP,
     encoded,
@@ -332,3 +333,18 @@ def test_a_model_whose_states_are_not_known_has_none(minilm: OnnxEncoder) -> Non
     assert np.array_equal(vectors, other.encode([HIVE]))
     vectors, packed = encoded(WordEncoder(), [HIVE, DOUGH])  # which does not look so deep
     assert (len(vectors), packed) == (2, [b"", b""])
+
+
+def test_what_could_not_be_loaded_is_tried_again_and_what_was_loaded_stays() -> None:
+    tried: list[int] = []
+
+    def load() -> str:
+        tried.append(1)
+        if len(tried) == 1:
+            raise OSError("the disk is away")
+        return "a model"
+
+    model = Preloaded(load)
+    with pytest.raises(OSError, match="away"):
+        model.get()
+    assert (model.get(), model.get(), len(tried)) == ("a model", "a model", 2)

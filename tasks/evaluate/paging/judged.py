@@ -13,10 +13,12 @@ from itertools import product
 from typing import Any, Literal
 
 from storage.errors import TransientError
-from tasks.evaluate.judge.judge import VOTES, Case, Label, Pair, Verdict, agreement, judge
+from tasks.evaluate.judge.agreement import Label, agreement
+from tasks.evaluate.judge.judge import VOTES, Case, Verdict, judge
+from tasks.evaluate.judge.label_form import Pair
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.measures.statistics import bootstrap_interval
-from tasks.evaluate.paging.bench import Outcome, Setting, by_evidence, rows_of
+from tasks.evaluate.paging.outcomes import Outcome, Setting, by_evidence, rows_of
 from tasks.models.llm.ask import Llm
 
 Speaker = Literal["evidence", "llm", "both"]

@@ -13,7 +13,8 @@ from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.measures.runs import paired_tests
 from tasks.evaluate.measures.statistics import clustered_interval
 from tasks.evaluate.measures.tables import Block, Table, columns, interval, markdown, papers, with_intervals
-from tasks.evaluate.paging.bench import Outcome, PagingBench, Setting, measure, rows_of, run_table
+from tasks.evaluate.paging.bench import PagingBench, measure
+from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of, run_table
 from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, OpenSettings, settings_of
 from tasks.retrieve.baselines.skillpager import Setting as MethodSetting
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS

@@ -25,7 +25,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairScorer, Reach, pair_of
 from tasks.retrieve.routing.skill_tokens import SkillTokens
-from tasks.train.networks import AdaptedNetwork, Halves, mean_states, padded
+from tasks.train.search.adapted_network import AdaptedNetwork, Halves, mean_states, padded
 from tasks.train.search.own_requests import HELD, keep_held_out
 from tasks.train.search.reading_fit import fit_reading, read_results, reading_report
 from tasks.train.search.requests import (

@@ -42,7 +42,7 @@ class _ActAnswer(Answer):
 _ACT: Prompt[_ActAnswer] = Prompt("agent-act-1", "tasks.evaluate/agent_act_rules.txt", _ActAnswer)
 
 
-def llm_agent(llm: Llm, attempt: int = 0) -> Callable[[Turn], Act]:
+def llm_agent(llm: Llm, attempt: int) -> Callable[[Turn], Act]:
     """Return an agent that asks a language model for each action, with all that it did before.
 
     Answers are kept: what was asked in an attempt that was killed is not paid for again, and still counts;

@@ -54,8 +54,7 @@ def judge_measured(
 
     Raises:
         LlmDenied: The server lets nobody in, or has no such model.
-        NothingJudged: No context has a verdict: the budget was spent, or the server was silent, before one
-        had.
+        NothingJudged: No context has a verdict: the budget was spent, or the server silent, before one had.
     """
     text = {query.query_id: query.query for query in queries}
     cases = [Case(o.doc_id, text[o.query_id], o.context) for found in measured.values() for o in found]

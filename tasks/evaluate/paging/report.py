@@ -46,7 +46,7 @@ class PagingReport:
     skillpager: OpenSettings = OPEN_SETTINGS
     # Rows at each method's own limit with what a language model says under `llm`; none without one.
     judged: list[dict[str, Any]] = field(default_factory=list)
-    # Who judged, and how judges agree, as `flows.commands.paging_bench` has it.
+    # Who judged, and how judges agree, as `flows.commands.judge` has it.
     judge: dict[str, Any] = field(default_factory=lambda: {"spoke": "evidence"})
 
     def row(self, method: str, budget: float | None = None) -> dict[str, Any]:

@@ -71,6 +71,9 @@ def test_what_a_scorer_was_fitted_on_is_written_and_read_with_a_scorer_for_each_
     ids = list(made.documents)
     drawn = dict(zip(ids, folds_of(ids, FOLDS, SEED).tolist(), strict=True))
     scorers = held_out(examples, SEED)
+    for fold, own in scorers.items():
+        others = [e for e in examples if drawn[e.query.doc_id] != fold]
+        assert np.allclose(own.weight, fit_scorer(others).weight)
     bodies = {made.documents[doc_id].body: fold for doc_id, fold in drawn.items()}
     write_fitted(tmp_path / "fitted.json", bodies, [stored(scorers[k]) for k in sorted(scorers)], "packaged")
     found = fitted(tmp_path / "fitted.json")

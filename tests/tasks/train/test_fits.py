@@ -46,8 +46,8 @@ SAMPLE = PROJECT / "tasks/crawl/marketplace"
 def bench(documents: int) -> PagingBench:
     texts = {f"d{n}": workshop(f"w{n}", 3) for n in range(documents)}
     queries = [
-        EvidenceQuery(f"q{n}", f"d{n}", "grease the anvil handle", ((f"every 3 weeks with w{n}anvil1 wax",),))
-        for n in range(documents)
+        EvidenceQuery(f"q{k}", f"d{n}", "grease the anvil handle", ((f"every 3 weeks with w{n}anvil1 wax",),))
+        for k, n in enumerate([*range(documents), 0])  # the first has two
     ]
     encoder, tokenizer = Remembering(WordEncoder()), WordTokenizer()
     ready = prepare_all(texts, queries, encoder=encoder, tokenizer=tokenizer, classifier=AllConcepts())
@@ -84,7 +84,7 @@ def test_what_a_scorer_was_fitted_on_is_written_and_read_with_a_scorer_for_each_
     made.scorers = {doc_id: found.scorers[fold] for doc_id, fold in drawn.items()}
     measured = measure(made, [("facets", 0.3), ("mmr", 0.3)])
     ours, theirs = (summarise_outcomes(outcomes) for outcomes in measured.values())
-    assert (ours["held_out"], theirs["held_out"]) == (18, 0)
+    assert (ours["held_out"], theirs["held_out"]) == (19, 0)
     # Where the same sentence answers in every document, the others teach it.
     assert (ours["sufficient"], ours["token_reduction"] >= 0.7) == (1.0, True)
 

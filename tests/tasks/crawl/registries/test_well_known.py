@@ -145,7 +145,9 @@ def test_a_mismatch_leaves_the_last_good_version_stale(site: Garden, crawler: Cr
     crawler.crawl(spec)
     site.pages["/a/mint"] = grows("mint", "Poison.")
     site.alter(0, digest=digest_of(b"other"))
-    assert crawler.crawl(spec).failed == {"digest-mismatch": 1}
+    site.pages[INDEX] = (200, {"ETag": '"1"'}, json.dumps(site.pages[INDEX]).encode())
+    for _ in range(2):  # the tag of an index is not remembered until all that it lists was had
+        assert crawler.crawl(spec).failed == {"digest-mismatch": 1}
     assert (crawler.held(), crawler.stale()) == ({"127.0.0.1/mint": grows("mint")}, {"127.0.0.1/mint"})
     site.plant({"mint": grows("mint", "Water it at dusk.")})
     assert crawler.crawl(spec).changed == 1

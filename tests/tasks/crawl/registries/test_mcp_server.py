@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from tasks.crawl.registries.discovery import digest_of
 from tasks.crawl.registries.mcp_server import EXTENSION
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.crawl.registries import SkillServer
+from tests.support.crawl.registries import Page, SkillServer
 
 
 @pytest.fixture
@@ -73,6 +74,15 @@ def test_a_list_is_not_asked_for_while_it_is_called_good(server: SkillServer, cr
     server.called()
     crawler.crawl(spec)  # what was missed is asked for
     assert server.called()
+
+
+def test_answers_may_come_as_events(server: SkillServer, crawler: Crawler) -> None:
+    def streamed(call: dict[str, Any]) -> Page:
+        events = f'event: progress\r\ndata: {{"id": -1}}\r\n\r\ndata: {json.dumps(server.answer(call))}\n\n'
+        return 200, {"Content-Type": "text/event-stream"}, events.encode()
+
+    server.pages["/mcp"] = streamed
+    assert crawler.crawl(f"mcp:{server.url}/mcp").new == 3
 
 
 OTHER = digest_of(b"other")

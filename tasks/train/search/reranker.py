@@ -1,4 +1,4 @@
-"""Trains routing's reranker: `python -m tasks.train.search.reranker ENCODER REQUESTS CORPUS`.
+"""Trains routing's reranker: `python -m tasks.train.search.reranker ENCODER REQUESTS CORPUS --work W`.
 
 ENCODER is the folder of the exported default encoder, REQUESTS a file as `tasks.train.search.requests` reads
 it, CORPUS the skills (a Parquet file). One fold is held out; standard output tells how well it does there. It

@@ -28,7 +28,17 @@ from tasks.retrieve.suggest.methods import default
 from tasks.train.paging_scorer import FOLDS, example, held_out, stored, write_fitted
 from tasks.train.paging_scorer import fit as fit_scorer
 from tasks.train.routing import DECISIVE, by_score, helps, reranked, routed
-from tasks.train.routing_fit import AskedCorpus, AskedSkill, FitRows, asked_of, fit, halves, main, report
+from tasks.train.routing_fit import (
+    AskedCorpus,
+    AskedSkill,
+    FitRows,
+    asked_of,
+    fit,
+    halves,
+    main,
+    of_pairs,
+    report,
+)
 from tasks.train.splits import folds_of
 from tasks.train.suggested import fit as fit_uses
 from tasks.train.suggested import use_choices
@@ -198,6 +208,20 @@ def test_what_tells_right_from_wrong_is_learned_and_holds_for_a_group_that_was_l
     assert set(told) == {"g0", "g1", "g2", "g3"}
     assert all(one["right"] > 0.85 for one in told.values())
     assert 0 < model.least < 1
+
+
+def test_a_group_is_told_by_a_model_of_others_that_saw_nothing_of_its_repository() -> None:
+    given = rows(3, 500)
+    turned = given.evidence * np.where(given.group == "g1", -1, 1)[:, None]
+    repo = np.where(given.group == "g2", "G0", given.group)
+    told = report(given._replace(evidence=turned, repo=repo))
+    assert max(told["g0"]["right"], told["g1"]["right"]) < 0.3  # each from the other, where it is turned
+
+
+def test_a_pairs_skill_is_read_without_what_is_asked_of_it(tmp_path: Path) -> None:
+    given = of_pairs(_pairs(tmp_path), _corpus(tmp_path), WordEncoder())
+    assert len(given.asked) == 16
+    assert not any(one.query in one.skill.body for one in given.asked)
 
 
 def test_one_command_writes_the_model_and_tells_how_each_group_does(

@@ -125,6 +125,7 @@ STRICT = FilterLimits(max_control_share=0, drop_licences=("deny",), drop_risks="
         (None, None, "too_large"),
         (b"", None, "empty"),
         (bytes(range(256)) * 20, None, "not_text"),
+        (KILN.encode() + b"\xfe\xc3\xff\xa4\xfd\x81\xff\xf1 \xff\xe1\xfe" * 4, None, "not_text"),
         ("\ufeff", None, "no_body"),
         ("---\nname: kiln\ndescription: Fires clay.\n---\n", None, "no_body"),
         (KILN.replace("Fire it.", ""), None, "no_body"),

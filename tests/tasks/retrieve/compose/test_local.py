@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.models.encoder import OnnxEncoder
-from tasks.retrieve.compose.drafts import JOINS, MOST_CLAUSES, Draft, Span, aligned, clauses
+from tasks.retrieve.compose.clauses import JOINS, MOST_CLAUSES, aligned, clauses
+from tasks.retrieve.compose.drafts import Draft, Span
 from tasks.retrieve.compose.local import BEGIN, INSIDE, LABELS, LocalDecomposer, Scores, counted, filled
 from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.task_model import NEITHER, ONWARD, TaskModel, packaged_model, placed_words

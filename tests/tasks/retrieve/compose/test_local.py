@@ -177,7 +177,7 @@ def test_a_clause_that_says_two_steps_is_shared_and_a_condition_stays_with_its_s
     draft = drafted(minilm, task, "compare flour prices", "order three bags")
     assert draft.left_out == ()
     assert draft.steps[1].words == "If they rose a lot, order three bags"
-    # A task without words is parts_said by all of it.
+    # A task without words is said by all of it.
     draft = aligned(" 🥖🥖 ", [], ["bake bread"], np.zeros((1, 0)))
     assert parts_said(" 🥖🥖 ", draft) == [["🥖🥖"]]
 

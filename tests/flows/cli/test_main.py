@@ -143,8 +143,9 @@ def test_a_batch_is_answered_by_its_command(
     batch, out = tmp_path / "q.jsonl", tmp_path / "r.jsonl"
     lines = [{"query_id": n, "doc_id": d, "query": "?"} for n, d in enumerate([_DOC_ID, "no/such/skill"])]
     batch.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    done = ask(command, "--batch", str(batch), "--out", str(out), "--root", served_bakery.root.uri)
-    failed = int(command == "page")
+    given = (command, "--batch", str(batch), "--out", str(out), "--root", served_bakery.root.uri)
+    done, allowed, failed = ask(*given), ask(*given, "--allow-errors"), int(command == "page")
+    assert allowed.code == 0
     assert (done.code, done.stdout) == (failed, "")
     assert ("1 of 2 lines failed" in done.stderr, done.stderr.count("\n")) == (bool(failed), failed)
     assert [("error" in line, line["query_id"]) for line in lines_of(out)] == [(False, 0), (bool(failed), 1)]

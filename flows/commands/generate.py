@@ -15,13 +15,8 @@ from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import require_served
 from storage.root import Root
-from tasks.evaluate.corpus.read import (
-    namespace_of,
-    read_categories,
-    served_skill_ids,
-    served_skills,
-    stratified,
-)
+from tasks.evaluate.corpus.read import read_categories
+from tasks.evaluate.corpus.skill_sample import namespace_of, served_skill_ids, served_skills, stratified
 from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
 from tasks.evaluate.generate.distractors import write_distractors
 from tasks.evaluate.generate.plans import WRITE as PLANS_PROMPT

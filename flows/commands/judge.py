@@ -10,19 +10,10 @@ from flows.commands.console import folder_at, progress
 from flows.settings import Settings, asked_llm
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.evaluate.judge.judge import (
-    PROMPT,
-    SUFFIX,
-    VOTES,
-    Label,
-    form_of,
-    read_form,
-    read_labels,
-    require_labelled,
-    require_same_contexts,
-)
+from tasks.evaluate.judge.agreement import Label, read_labels, require_labelled
+from tasks.evaluate.judge.judge import PROMPT, VOTES
+from tasks.evaluate.judge.label_form import SUFFIX, form_of, read_form, require_same_contexts
 from tasks.evaluate.measures.evidence import EvidenceQuery
-from tasks.evaluate.paging.bench import Setting
 from tasks.evaluate.paging.judged import (
     Measured,
     Speaker,
@@ -32,6 +23,7 @@ from tasks.evaluate.paging.judged import (
     judged_rows,
     with_verdicts,
 )
+from tasks.evaluate.paging.outcomes import Setting
 from tasks.models.llm.ask import LlmOptions, open_llm
 
 

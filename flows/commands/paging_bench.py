@@ -19,20 +19,12 @@ from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.corpus.read import corpus_texts
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_paging_bench
-from tasks.evaluate.paging.bench import (
-    Outcome,
-    PagingBench,
-    Remembering,
-    Setting,
-    measure,
-    prepare_all,
-    require_paging,
-    rows_of,
-)
+from tasks.evaluate.paging.bench import PagingBench, Remembering, measure, prepare_all, require_paging
 from tasks.evaluate.paging.judged import (
     SAMPLED,
     Measured,
 )
+from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of
 from tasks.evaluate.paging.picture import draw_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
 from tasks.evaluate.paging.report import (

@@ -20,15 +20,8 @@ from tasks.evaluate.health.as_served import (
     sample_requests,
 )
 from tasks.evaluate.health.drift import Thresholds, drift_of, drift_rows, shortcomings, unasked
-from tasks.evaluate.health.probes import (
-    append_history,
-    count_rows,
-    dropped_of,
-    logged_probes,
-    probe_index,
-    read_history,
-    served_probes,
-)
+from tasks.evaluate.health.history import append_history, count_rows, dropped_of, read_history
+from tasks.evaluate.health.probes import logged_probes, probe_index, served_probes
 from tasks.evaluate.health.regression import check_regression
 from tasks.evaluate.health.report import pictures_of, render_report, write_report
 from tasks.models.encoder import load_encoder

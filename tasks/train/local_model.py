@@ -50,6 +50,8 @@ BALANCE = 0.3
 RAREST = 4  # of cues and of words: the rows they are found in
 # Forests differ by the columns they may ask about; their votes are averaged.
 FORESTS = 2
+PENALTY = 2.0  # of the squared weights of the linear part, halved
+ROUNDS = 80  # of L-BFGS, at most
 FOLDS = 5
 _TEMPERATURES = np.linspace(0.5, 2.0, 61)
 
@@ -135,10 +137,9 @@ def fit_model(rows: Sequence[Labelled], how: Boosting) -> LocalModel:
 
 
 def fit_linear(
-    found: list[npt.NDArray[np.int64]], values: list[Floats], columns: int, target: Floats, weight: Floats, *,
-    penalty: float = 2.0, rounds: int = 80,
-) -> Floats:  # fmt: skip
-    """Return weights, shape `(columns, types)`, that minimise the weighted log loss plus half an L2 penalty.
+    found: list[npt.NDArray[np.int64]], values: list[Floats], columns: int, target: Floats, weight: Floats
+) -> Floats:
+    """Return weights, shape `(columns, types)`, that minimise the weighted log loss plus an L2 penalty.
 
     `found` and `values` are the columns found in each row and their values, `target` is each row's
     distribution over types, shape `(n, types)`.
@@ -152,11 +153,11 @@ def fit_linear(
         scores = design @ weights
         scores -= scores.max(axis=1, keepdims=True)
         logs = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        slope = across @ ((np.exp(logs) - target) * weight[:, None]) + penalty * weights
-        return -float(weight @ (logs * target).sum(axis=1)) + penalty / 2 * float(flat @ flat), slope.ravel()
+        slope = across @ ((np.exp(logs) - target) * weight[:, None]) + PENALTY * weights
+        return -float(weight @ (logs * target).sum(axis=1)) + PENALTY / 2 * float(flat @ flat), slope.ravel()
 
     flat = np.zeros(columns * target.shape[1])
-    best: Any = minimize(loss, flat, jac=True, method="L-BFGS-B", options={"maxiter": rounds})
+    best: Any = minimize(loss, flat, jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS})
     return np.asarray(best.x, dtype=np.float32).reshape(columns, -1)
 
 

@@ -140,7 +140,7 @@ def gather_lists(
     return queries, candidate_lists(queries, ranked, material.train.rows, material.false, most, draw)
 
 
-def text_form(form: str, tokens: int, tokenizer: Tokenizer, limits: tuple[int, int] = (0, 0)) -> TextOf:
+def text_form(form: str, tokens: int, tokenizer: Tokenizer, limits: tuple[int, int]) -> TextOf:
     """Return a function that makes the text of a skill.
 
     `description` is name and description as they are indexed. `flat` is SkillRouter's form,

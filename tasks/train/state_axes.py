@@ -32,7 +32,7 @@ _NODES, _SECTIONS = 20, 4  # at least: of less there is little to choose
 _TELLING = 40  # characters of a fragment that two documents do not have by chance
 
 
-def draw(corpus: Path, without: Collection[str], *, seed: int = 0) -> Iterator[Sequence[Fragment]]:
+def draw(corpus: Path, without: Collection[str]) -> Iterator[Sequence[Fragment]]:
     """Yield the fragments of skills of middling size with several sections, in a random order.
 
     None shares a longer fragment with `without` (bodies) or with one before it: that would be a copy. A
@@ -40,7 +40,7 @@ def draw(corpus: Path, without: Collection[str], *, seed: int = 0) -> Iterator[S
     """
     known = {text for body in without for text in _telling(segment(body).fragments)}
     texts = list(corpus_texts(str(corpus)).values())
-    for row in np.random.default_rng(seed).permutation(len(texts)).tolist():
+    for row in np.random.default_rng(0).permutation(len(texts)).tolist():
         body = body_of(texts[row])
         if _CHARACTERS[0] <= len(body) <= _CHARACTERS[1]:
             fragments = segment(body).fragments

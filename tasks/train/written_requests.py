@@ -12,7 +12,7 @@ import polars as pl
 from pydantic import AfterValidator, ValidationInfo
 
 from storage.root import Root
-from tasks.evaluate.corpus.read import namespace_of
+from tasks.evaluate.corpus.skill_sample import namespace_of
 from tasks.evaluate.generate.skill_files import Kept, SkillFiles
 from tasks.models.llm.ask import Llm, Report
 from tasks.models.llm.errors import Rejected

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from storage.errors import SchemaMismatch, StorageError
 from storage.parquet import read_columns, read_frame, rewrite_rows, write_frame
-from storage.partitions import PARTITIONS, PartitionedTable, partition_of
+from storage.partitions import PARTITIONS, PartitionedTable, missing_files, partition_of
 from storage.root import Root
 from storage.schemas import (
     DOCUMENTS,
@@ -30,6 +32,7 @@ from storage.schemas import (
     to_frame,
 )
 from storage.state import ALIASES, PARSED, REFINED, SEEN
+from tests.support.roots.nights import Killed, dying_at
 
 _COLUMNS: dict[str, Any] = {"doc_id": pl.String, "size": pl.Int64, "at": pl.Datetime("us", "UTC")}
 SCHEMA = pl.Schema(_COLUMNS)
@@ -225,6 +228,24 @@ def test_an_upsert_is_a_dictionary_by_the_unique_columns_of_which_some_may_be_nu
             assert sorted(table.read().rows(), key=str) == sorted(
                 ((*k, v) for k, v in model.items()), key=str
             )
+
+
+def test_an_upsert_that_was_killed_lost_nothing_and_is_finished_by_the_next(tmp_path: Path) -> None:
+    ids = ["rye", "spelt", "owner/repo/é"]
+    new = rows_of({doc_id: [2] for doc_id in ids})
+    for step in count():
+        table = PartitionedTable(Root(tmp_path / str(step)), "t", ROWS, listed=True, unique=("doc_id",))
+        table.upsert(rows_of({doc_id: [1] for doc_id in ids[:2]}))
+        with suppress(Killed), dying_at(step):
+            table.upsert(new)
+            break
+        held = dict(table.read().iter_rows())
+        assert {*ids[:2]} <= held.keys() <= {*ids}
+        assert {*held.values()} <= {1, 2}
+        table.upsert(new)
+        assert dict(table.read().iter_rows()) == dict.fromkeys(ids, 2)
+        assert missing_files(table.root) == []
+    assert step == 2 * len(set(map(partition_of, ids)))
 
 
 @given(st.text(max_size=20))

@@ -28,17 +28,8 @@ from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import read_served
 from storage.root import Root
-from tasks.evaluate.agents.attempt import (
-    Act,
-    GivenSkill,
-    Limits,
-    Supply,
-    Turn,
-    Unfinished,
-    attempt,
-    command_agent,
-    llm_agent,
-)
+from tasks.evaluate.agents.agent import command_agent, llm_agent
+from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, Unfinished, attempt
 from tasks.evaluate.agents.memory import CER, LEARNED, Experiences, Memory, Procedures
 from tasks.evaluate.agents.report import MEASURES, summarise_agents, task_row, terminal_blocks
 from tasks.evaluate.agents.task import AgentTask, read_agent_tasks

@@ -24,7 +24,7 @@ _NULL = re.compile(r"\bnull\b")
 
 def tables() -> dict[str, pl.Schema]:
     """Return the schema of each table by its folder below the root; those of Lance lie below `lance/`."""
-    from tasks.evaluate.health.probes import HISTORY, SCHEMA  # noqa: PLC0415 (loads what measures)
+    from tasks.evaluate.health.history import HISTORY, SCHEMA  # noqa: PLC0415 (loads what measures)
     from tasks.induce.library.held import SCHEMAS as LEARNED  # noqa: PLC0415 (loads what induces)
 
     in_lance = {f"lance/{name}": pl.Schema(schema_of(name, _ANY_MODEL)) for name in TABLES}

@@ -168,7 +168,7 @@ class GitHubSource(RepositorySource):
         super().__init__(f"github:{name}", context)
 
     def read(self) -> Iterator[Item]:
-        """Yield the repository's skills and the dropped entries; raises as every source."""
+        """Yield the repository's skills and the dropped entries; raises as `Source.read`."""
         for result in self._fetch_all([self._repository()]):
             found = 0
             for item in self._changes.items(result):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from yarl import URL
 
 from storage.errors import SkilleryError, TerminalError, TransientError
+from tasks.models.fields import mapping_of
 from tasks.models.http_body import BodyRefused, unpacked
 from tasks.models.retry import LONGEST_WAIT, retry_after
 
@@ -198,8 +199,7 @@ def failure_of(
 
 def error_code(body: bytes) -> str | None:
     """Return `error.code` of a JSON body; None if there is none."""
-    error = json_object(body).get("error")
-    code = error.get("code") if isinstance(error, dict) else None
+    code = mapping_of(json_object(body).get("error")).get("code")
     return code if isinstance(code, str) else None
 
 
@@ -218,9 +218,8 @@ def _words(headers: Mapping[str, str], body: bytes) -> str:
     if is_page(headers, body):
         return " (a page for people)"
     record = json_object(body)
-    error = record.get("error")
-    message = error.get("message") or error.get("code") if isinstance(error, dict) else None
-    message = message or record.get("message")
+    error = mapping_of(record.get("error"))
+    message = error.get("message") or error.get("code") or record.get("message")
     words = "".join(c for c in " ".join(str(message or "").split()) if c.isprintable())
     return f": {words[:200]}" if words else ""
 

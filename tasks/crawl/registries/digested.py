@@ -130,7 +130,7 @@ class DigestedSource(RemoteSource, ABC):
         self._digests.write()
 
     def read(self) -> Iterator[Item]:
-        """Yield what changed, and the ids of what did not; raises as every source."""
+        """Yield what changed, and the ids of what did not; raises as `Source.read`."""
         yield from drain(self._items)
 
     @abstractmethod

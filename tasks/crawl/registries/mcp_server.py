@@ -1,42 +1,29 @@
-"""The source `mcp:`: the skills that an MCP server with the Skills extension lists, read by their digests.
-
-A server of revision 2026-07-28 is called over HTTP, or is a command that is called by its standard streams.
-"""
+"""The source `mcp:`: the skills that an MCP server with the Skills extension lists, read by their digests."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import hashlib
-import json
-import os
-import re
 import shlex
-import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from importlib.metadata import version
-from itertools import count
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 from urllib.parse import quote, unquote
 
 from storage.errors import WrongInput
 from storage.schemas import Dropped
-from tasks.crawl.http.responses import Answer, HttpTerminal, HttpTransient, load_json
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.registries.digested import DigestedSource, Fetched
 from tasks.crawl.registries.discovery import SKILL_FILE, digest_of, is_plain_path
+from tasks.crawl.registries.mcp_calls import UNKNOWN, Call, CallRefused, calls_by_http, calls_to_command
 from tasks.crawl.registries.well_known import normal_url, site_of
 from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, Unchanged
 from tasks.crawl.source.bundle import BundledSkill, Content, SourceEntry, consume, plan, read_skill, wanted
 from tasks.crawl.source.identity import REDACTED, shown_spec
 from tasks.models.fields import mapping_of, whole_of
-
-if TYPE_CHECKING:  # what opens it loads it
-    from tasks.crawl.http.client import Http
 
 EXTENSION = "io.modelcontextprotocol/skills"
 _STDIO = "stdio:"
@@ -44,17 +31,6 @@ _LONGEST_MS = 10**12  # for which a list may be said to be good; `recheck_days` 
 _MOST_HUNG = 3  # calls in a row without an answer in time: it hangs
 _MOST_SKILLS, _MOST_PAGES, _MOST_FILES = 100_000, 5_000, 2_000
 _MOST_EMPTY = 10  # pages in a row: one that filters its list may give some
-_REVISION = "2026-07-28"
-_LARGEST = 70_000_000  # bytes of one answer: a file of 50 MB in base64
-_MOST_LINES = 1_000  # that a command may write before it answers
-_META = {
-    "io.modelcontextprotocol/protocolVersion": _REVISION,
-    "io.modelcontextprotocol/clientInfo": {"name": "skillery", "version": version("skillery")},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-UNKNOWN = -32602  # the code of what a server does not know
-# By method and parameters; raises as `answered`.
-Call: TypeAlias = Callable[..., Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,113 +245,3 @@ def _skill(row: object) -> _Skill:
     if SKILL_FILE not in entries:
         raise ValueError(f"its resources lack {SKILL_FILE}")
     return _Skill(str(uri), quote(unquote(path), safe="/+~@:!$&'()*,;="), tuple(entries.values()), digests)
-
-
-class CallRefused(HttpTerminal):
-    """A server answers a call with an error, which has this `code`."""
-
-    code: int = 0
-
-
-def answered(where: str, message: object) -> Mapping[str, Any]:
-    """Return the result of an answer; raise CallRefused for an error, HttpTerminal `shape` for neither."""
-    found = mapping_of(message)
-    if isinstance(result := found.get("result"), Mapping):
-        return result
-    error = found.get("error")
-    if not isinstance(error, Mapping):
-        raise HttpTerminal("shape", where, "the answer is no result of JSON-RPC")
-    refused = CallRefused("refused", where, f"the server says: {str(error.get('message'))[:200]}")
-    refused.code = code if isinstance(code := error.get("code"), int) else 0
-    raise refused
-
-
-def calls_by_http(http: Http, url: str) -> Call:
-    """Return calls that are posted to a URL."""
-    numbers = count(1)
-
-    async def call(method: str, **params: Any) -> Mapping[str, Any]:  # noqa: ANN401 (JSON)
-        named = {"mcp-name": _header(params["uri"])} if method == "resources/read" else {}
-        headers = {
-            "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": _REVISION,
-            "Mcp-Method": method, **named,
-        }  # fmt: skip
-        request = _request(next(numbers), method, params)
-        try:
-            answer = await http.get(url, headers=headers, json=request, max_bytes=_LARGEST)
-        except HttpTerminal as error:
-            with contextlib.suppress(ValueError, RecursionError):
-                body = mapping_of(load_json(error.body))
-                if isinstance(body.get("error"), Mapping):
-                    answered(url, body)  # an error of JSON-RPC may come with a status of HTTP
-            raise
-        return answered(url, _message(answer, request["id"]))
-
-    return call
-
-
-def _request(number: int, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": _META}}
-
-
-def _header(value: str) -> str:
-    plain = re.fullmatch(r"[!-~]+", value) and not value.startswith("=?")
-    return value if plain else f"=?base64?{base64.b64encode(value.encode()).decode()}?="
-
-
-def _message(answer: Answer, number: int) -> object:
-    """Return the JSON of an answer, which may come as the events of a stream."""
-    if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-        return answer.json()
-    for event in re.split(r"\r?\n\r?\n", answer.body.decode("utf-8", "replace")):
-        data = "\n".join(line[5:].strip() for line in event.splitlines() if line.startswith("data:"))
-        with contextlib.suppress(ValueError, RecursionError):
-            if (found := mapping_of(load_json(data.encode()))).get("id") == number:
-                return found
-    return None
-
-
-@asynccontextmanager
-async def calls_to_command(command: str, timeout: float) -> AsyncGenerator[Call, None]:
-    """Run a command as its user typed it (else HttpTerminal `missing`), give calls to it, and end it."""
-    words = shlex.split(command)
-    where, pipe = f"stdio:{words[0]}", asyncio.subprocess.PIPE
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *words, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, limit=_LARGEST,
-            start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise HttpTerminal("missing", where, f"the command cannot be run ({error.strerror})") from error
-    numbers = count(1)
-
-    async def call(method: str, **params: Any) -> Mapping[str, Any]:  # noqa: ANN401 (JSON)
-        request = _request(next(numbers), method, params)
-        try:
-            return answered(where, await asyncio.wait_for(_exchange(process, request), timeout))
-        except TimeoutError:
-            raise HttpTransient("timeout", where, f"no answer to {method} in {timeout:g} s") from None
-        except (OSError, ValueError) as error:
-            raise HttpTransient("connection", where, f"no answer to {method} ({error})") from error
-
-    try:
-        yield call
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-
-
-async def _exchange(process: asyncio.subprocess.Process, request: dict[str, Any]) -> object:
-    if process.stdin is None or process.stdout is None:
-        raise OSError("it has no streams")
-    process.stdin.write(json.dumps(request).encode() + b"\n")
-    await process.stdin.drain()
-    for _ in range(_MOST_LINES):
-        line = await process.stdout.readline()
-        if not line:
-            raise OSError("it ended")
-        with contextlib.suppress(ValueError, RecursionError):  # a notification, or a line for people
-            if (found := mapping_of(load_json(line))).get("id") == request["id"]:
-                return found
-    raise OSError(f"it wrote {_MOST_LINES:,} other lines")

@@ -24,7 +24,7 @@ class SkillsShSource(FoldersSource):
         self._query, self._key = query, credential(SKILLSSH_TOKEN)
 
     def read(self) -> Iterator[Item]:
-        """Yield the skills found, by repository; raises as every source, also SourceError without a token."""
+        """Yield the skills found, by repository; raises as `Source.read`, SourceError without a token."""
         if not self._key:
             detail = f"skills.sh answers to a token alone: set {SKILLSSH_TOKEN} to yours"
             raise SourceError(self.spec, "unauthorised", detail)

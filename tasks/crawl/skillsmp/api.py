@@ -18,7 +18,7 @@ from tasks.crawl.http.responses import (
 )
 from tasks.crawl.http.settings import Secret
 from tasks.crawl.source.identity import hide_credentials
-from tasks.models.fields import count_of, text_of, time_of, whole_of
+from tasks.models.fields import count_of, mapping_of, text_of, time_of, whole_of
 
 if TYPE_CHECKING:  # what opens it loads it
     from tasks.crawl.http.client import Http
@@ -111,20 +111,19 @@ def unwrap(answer: Answer) -> tuple[list[Any], Mapping[str, Any]]:
     It has the form `{skills, pagination}`, `{success, data: {skills, pagination}}` or `{success, data: [...],
     pagination}`; any other raises HttpTerminal with reason `shape`.
     """
-    body = answer.json()
-    if isinstance(body, Mapping) and body.get("success") is False:
-        raise _reported(answer, body.get("error"))
-    held = body.get("data", body) if isinstance(body, Mapping) else body
+    body = mapping_of(answer.json())
+    if body.get("success") is False:
+        raise _reported(answer, mapping_of(body.get("error")))
+    held = body.get("data", body)
     records = held.get("skills") if isinstance(held, Mapping) else held
-    if not isinstance(body, Mapping) or not isinstance(records, list):
+    if not isinstance(records, list):
         raise answer.error("shape", "the answer holds no list of skills")
-    given = [m.get("pagination") for m in (held, body) if isinstance(m, Mapping)]
+    given = [mapping_of(m).get("pagination") for m in (held, body)]
     return records, next((p for p in given if isinstance(p, Mapping)), {})
 
 
-def _reported(answer: Answer, error: object) -> HttpTerminal | HttpTransient:
+def _reported(answer: Answer, given: Mapping[str, Any]) -> HttpTerminal | HttpTransient:
     """Return the error of an answer with status 200 that says `success: false`."""
-    given = error if isinstance(error, Mapping) else {}
     code, detail = str(given.get("code")), f"the answer reports {given.get('code')}: {given.get('message')}"
     if code == "DAILY_QUOTA_EXCEEDED":
         return QuotaExhausted(answer.url, None)

@@ -141,7 +141,7 @@ class RemoteSource(Source):
     async def _client(self, url: str) -> AsyncGenerator[Http, None]:
         """Open a client; at its end record its requests and the quota left at `url`, the operator's setting.
 
-        How a request failed is raised as an error of the source, also that none can be sent to `url`.
+        A request that fails raises an error of the source, and so does a `url` that none can be sent to.
         """
         from tasks.crawl.http.client import open_http  # noqa: PLC0415 (most sources ask no server)
 
@@ -155,7 +155,7 @@ class RemoteSource(Source):
 
     @contextmanager
     def _as_source(self) -> Iterator[None]:
-        """Raise what a request raises as an error of the source."""
+        """Turn the error of a request into one of the source."""
         try:
             yield
         except (HttpTerminal, HttpTransient) as error:

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tasks.evaluate.compose.measures import PlannedStep, measured, served_pairs
 from tasks.evaluate.compose.methods import Asking, MadePlan, PlanMethod
-from tasks.evaluate.compose.requests import KnownRequest, PlannedStep, measured, served_pairs
+from tasks.evaluate.compose.requests import KnownRequest
 from tasks.evaluate.measures.runs import latency, long_table, summarise
 from tasks.evaluate.measures.statistics import holm_bonferroni, paired_bootstrap, wilcoxon
 from tasks.evaluate.measures.tables import papers

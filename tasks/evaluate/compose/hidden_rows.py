@@ -18,8 +18,9 @@ import numpy as np
 
 from storage.errors import WrongInput
 from tasks.evaluate.compose.bench import MethodRun, compared, run_method, summary
+from tasks.evaluate.compose.measures import Needed, Planned, served_pairs
 from tasks.evaluate.compose.methods import Asking, PlanMethod
-from tasks.evaluate.compose.requests import CategorySet, KnownRequest, Needed, Planned, served_pairs
+from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.evaluate.measures.statistics import auroc
 from tasks.retrieve.served_index import ServedIndex
 

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import ValidationInfo, model_validator
 
 from storage.lance.served import require_licences
+from tasks.evaluate.compose.measures import Planned, PlannedStep
 from tasks.evaluate.compose.methods import (
     HINTS,
     Asking,
@@ -27,7 +28,7 @@ from tasks.evaluate.compose.methods import (
     nearest,
     with_found,
 )
-from tasks.evaluate.compose.requests import KnownRequest, Planned, PlannedStep
+from tasks.evaluate.compose.requests import KnownRequest
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Values, known_of

@@ -20,7 +20,8 @@ from scipy.optimize import linear_sum_assignment
 
 from storage.errors import WrongInput
 from storage.lance.served import require_licences
-from tasks.evaluate.compose.requests import CategorySet, Edges, KnownRequest, Planned, PlannedStep
+from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
+from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.compose.candidates import StepReranker
 from tasks.retrieve.compose.compatibility import io_of, most_compatible

@@ -33,9 +33,9 @@ def compare(a: pl.DataFrame, b: pl.DataFrame) -> Row:
         `documents_a` and `documents_b`, and `contrasts`, those that differ most certainly first, those not
         comparable last. Each has `measure`, a field of `Quality`, or `any_...`, which is 1 if the field is
         above 0; of either side the documents of which it is known (`n_a`), and their `median_a` and `mean_a`;
-        `u` of A, its two-sided `p`, `p_adjusted`, and `effect`, Cliff's delta, 2 U / (n_a n_b) - 1: 1 if
-        every document of A is above every one of B, -1 if every one is below. What nothing is known of is
-        None.
+        Mann and Whitney's `u` of A, its two-sided `p`, `p_adjusted` over all measures, and `effect`, Cliff's
+        delta, 2 U / (n_a n_b) - 1: 1 if every document of A is above every one of B, -1 if every one is
+        below. What nothing is known of is None.
     """
     whole_a, whole_b = _with_shares(a), _with_shares(b)
     contrasts = [_contrast(m, whole_a[m], whole_b[m]) for m in (*MEASURES, *SHARES)]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationInfo
 
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.corpus.read import namespace_of
+from tasks.evaluate.corpus.skill_sample import namespace_of
 from tasks.evaluate.generate.skill_files import Kept, SkillFiles, entries_of
 from tasks.evaluate.measures.evidence import EvidenceQuery, Item, fold_text, spans_in
 from tasks.models.llm.ask import Llm, Report

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UnknownDocument, Withheld
-from tasks.evaluate.health.probes import LATENCY, K, Probe, history_row, quality_rows
+from tasks.evaluate.health.history import LATENCY
+from tasks.evaluate.health.probes import K, Probe, history_row, quality_rows
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, read_queries
 from tasks.evaluate.measures.runs import latency
-from tasks.evaluate.paging.bench import Outcome, summarise_outcomes
+from tasks.evaluate.paging.outcomes import Outcome, summarise_outcomes
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.served_index import ServedIndex
 

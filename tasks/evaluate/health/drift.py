@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from tasks.evaluate.health.probes import LATENCY
+from tasks.evaluate.health.history import LATENCY
 from tasks.evaluate.measures.statistics import holm_bonferroni
 
 _KEY = ["probe", "leg", "measure"]

@@ -14,7 +14,7 @@ import polars as pl
 
 from storage.root import Root
 from tasks.evaluate.health.drift import Drift, compared_with, is_quality
-from tasks.evaluate.health.probes import LATENCY
+from tasks.evaluate.health.history import LATENCY
 from tasks.evaluate.measures.runs import grouped
 from tasks.models.visible import visible
 

@@ -1,1 +1,1 @@
-"""Judges of pages: a language model, people by their labels, and how far two agree; begin with `judge`."""
+"""Judges of pages: an LLM (begin with `judge`), people (`label_form`), and their agreement (`agreement`)."""

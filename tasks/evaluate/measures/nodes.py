@@ -205,10 +205,10 @@ def sampled_documents(root: Root, count: int) -> dict[str, list[Node]]:
 def edge_agreement(documents: Documents, linked: Linked, model: str) -> dict[str, Any]:
     """Return how far the rules agree with what a model answered, whose pairs are taken as the truth.
 
-    Documents on which it left a window out do not count. `documents` are those that do; `rules` and
-    `candidates` have for each of `condition` and `reference`: `llm` and `found` (pairs), `precision`,
-    `recall` and `f1`, each in [0, 1]. The candidates are those that hybrid asks about: their recall is the
-    most that hybrid can reach.
+    Documents of which the model left a part unanswered do not count: `documents` is the number of the others.
+    `rules` and `candidates` have for each of `condition` and `reference`: `llm` and `found` (pairs),
+    `precision`, `recall` and `f1`, each in [0, 1]. The candidates are those that hybrid asks about: their
+    recall is the most that hybrid can reach.
     """
     whole = {d for d, pairs in linked.pairs.items() if all(by == model for *_, by in pairs)}
     truth = {(d, *pair[:3]) for d in whole for pair in linked.pairs[d]}

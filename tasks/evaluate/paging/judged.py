@@ -13,10 +13,12 @@ from itertools import product
 from typing import Any, Literal
 
 from storage.errors import TransientError
-from tasks.evaluate.judge.judge import VOTES, Case, Label, Pair, Verdict, agreement, judge
+from tasks.evaluate.judge.agreement import Label, agreement
+from tasks.evaluate.judge.judge import VOTES, Case, Verdict, judge
+from tasks.evaluate.judge.label_form import Pair
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.measures.statistics import bootstrap_interval
-from tasks.evaluate.paging.bench import Outcome, Setting, by_evidence, rows_of
+from tasks.evaluate.paging.outcomes import Outcome, Setting, by_evidence, rows_of
 from tasks.models.llm.ask import Llm
 
 Speaker = Literal["evidence", "llm", "both"]
@@ -52,8 +54,7 @@ def judge_measured(
 
     Raises:
         LlmDenied: The server lets nobody in, or has no such model.
-        NothingJudged: No context has a verdict: the budget was spent, or the server was silent, before one
-        had.
+        NothingJudged: No context has a verdict: the budget was spent, or the server silent, before one had.
     """
     text = {query.query_id: query.query for query in queries}
     cases = [Case(o.doc_id, text[o.query_id], o.context) for found in measured.values() for o in found]

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.evaluate.corpus.read import stratified
+from tasks.evaluate.corpus.skill_sample import stratified
 from tasks.evaluate.measures.evidence import EvidenceQuery, fold_text
 from tasks.evaluate.paging.bench import body_of
 from tasks.parse.segment.segment import Fragment, segment

@@ -13,7 +13,8 @@ from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.measures.runs import paired_tests
 from tasks.evaluate.measures.statistics import clustered_interval
 from tasks.evaluate.measures.tables import Block, Table, columns, interval, markdown, papers, with_intervals
-from tasks.evaluate.paging.bench import Outcome, PagingBench, Setting, measure, rows_of, run_table
+from tasks.evaluate.paging.bench import PagingBench, measure
+from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of, run_table
 from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, OpenSettings, settings_of
 from tasks.retrieve.baselines.skillpager import Setting as MethodSetting
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
@@ -45,7 +46,7 @@ class PagingReport:
     skillpager: OpenSettings = OPEN_SETTINGS
     # Rows at each method's own limit with what a language model says under `llm`; none without one.
     judged: list[dict[str, Any]] = field(default_factory=list)
-    # Who judged, and how judges agree, as `flows.commands.paging_bench` has it.
+    # Who judged, and how judges agree, as `flows.commands.judge` has it.
     judge: dict[str, Any] = field(default_factory=lambda: {"spoke": "evidence"})
 
     def row(self, method: str, budget: float | None = None) -> dict[str, Any]:

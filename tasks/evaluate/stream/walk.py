@@ -18,6 +18,7 @@ from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.retrieve.suggest.methods import Encode, Method, Offered, SkillQuestion
 
 MEASURES = ("usable@5", "action@5", "decisions", "reachable")
+_OFFERED = 5  # skills at a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +71,18 @@ def has_succeeded(trajectory: Trajectory) -> bool:
 class Stream:
     """How a stream is walked.
 
-    `encode` returns unit vectors of texts, `k` skills are offered, `teaches` returns the moments that a
-    trajectory teaches, `learned` tells whether it is learned from, and `least` are the actions of a skill
-    that is usable. `suggested` is told what the first method offers at each step of each trajectory, of those
-    too that are no decision points.
+    `encode` returns unit vectors of texts, `teaches` the moments that a trajectory teaches; `learned` tells
+    whether it is learned from, and `least` how many actions a usable skill has at least. `suggested` is told
+    what the first method offers at each step of each trajectory, of those too that are no decision points.
     """
 
     def __init__(
-        self, encode: Encode, k: int = 5,
+        self, encode: Encode,
         teaches: Callable[[Trajectory], list[DecisionPoint]] = decision_points,
         learned: Callable[[Trajectory], bool] = has_succeeded, suggested: Suggested | None = None,
         least: int = 2,
     ) -> None:  # fmt: skip
-        self.encode, self.learned, self._k, self._least = encode, learned, k, least
+        self.encode, self.learned, self._least = encode, learned, least
         self._teaches, self._suggested = teaches, suggested
         self.offered: defaultdict[str, Offered] = defaultdict(lambda: Offered(encode))
 
@@ -116,7 +116,7 @@ class Stream:
                 is_decided = place in deciding and one.success
                 if not (is_told or is_decided):
                     continue
-                skills = [own.skills[offer.skill] for offer in method(own, question, self._k)]
+                skills = [own.skills[offer.skill] for offer in method(own, question, _OFFERED)]
                 if is_told and self._suggested is not None:
                     self._suggested(one, one.steps[place], skills)
                 if is_decided:

@@ -1,4 +1,4 @@
-"""Trains routing's reranker: `python -m tasks.train.search.reranker ENCODER REQUESTS CORPUS`.
+"""Trains routing's reranker: `python -m tasks.train.search.reranker ENCODER REQUESTS CORPUS --work W`.
 
 ENCODER is the folder of the exported default encoder, REQUESTS a file as `tasks.train.search.requests` reads
 it, CORPUS the skills (a Parquet file). One fold is held out; standard output tells how well it does there. It
@@ -25,7 +25,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairScorer, Reach, pair_of
 from tasks.retrieve.routing.skill_tokens import SkillTokens
-from tasks.train.networks import AdaptedNetwork, Halves, mean_states, padded
+from tasks.train.search.adapted_network import AdaptedNetwork, Halves, mean_states, padded
 from tasks.train.search.own_requests import HELD, keep_held_out
 from tasks.train.search.reading_fit import fit_reading, read_results, reading_report
 from tasks.train.search.requests import (

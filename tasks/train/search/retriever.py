@@ -25,7 +25,8 @@ from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
 from tasks.retrieve.routing.learned_leg import FILE, HEAD, QUERY, BodyMap, Retriever, body_terms
 from tasks.retrieve.routing.skill_tokens import SkillTokens
-from tasks.train.networks import AdaptedNetwork, mean_states, padded, train
+from tasks.train.networks import train
+from tasks.train.search.adapted_network import AdaptedNetwork, mean_states, padded
 from tasks.train.search.requests import FOREIGN, NEAR, Requests, Rows, arguments, found_once, rarity_of
 
 _NOT = -1e4  # the logit of a skill that may serve as well

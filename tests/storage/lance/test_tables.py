@@ -215,7 +215,7 @@ def test_a_version_that_is_not_the_latest_cannot_be_the_only_one(root: Root) -> 
         keep_only(root, NODES, first)
 
 
-MARGIN = timedelta(seconds=1.5)  # longer than a table takes to be compacted, however busy the machine is
+MARGIN = timedelta(seconds=0.4)  # in which a table is compacted, unless the machine is busy
 
 
 def test_pruning_removes_versions_older_than_those_kept_and_leaves_what_is_tagged_by_another_name(
@@ -224,15 +224,18 @@ def test_pruning_removes_versions_older_than_those_kept_and_leaves_what_is_tagge
     ours, theirs = Root(tmp_path / "ours"), Root(tmp_path / "theirs")
     for root, name in ((ours, "v-1"), (theirs, "a-persons-own")):
         tag(root, NODES, name, write(root, None, add=["a", "b"]))
-    time.sleep(MARGIN.total_seconds() + 0.3)
+    time.sleep(MARGIN.total_seconds() + 0.2)
     first = connect(ours).open_table(NODES).version
     second = write(ours, first, add=["c"], delete=["a", "b"])
     tag(ours, NODES, "v-2", second)
-    prune(ours, NODES, {second}, ["v-1", "v-of-nothing"], MARGIN)
+    for _ in range(20):  # where compacting took longer, files stay until the next time
+        if first in versions_of(ours, NODES):
+            prune(ours, NODES, {second}, ["v-1", "v-of-nothing"], MARGIN)
     with pytest.raises(StorageError, match=f"version {first}"):
         TableAt(ours, NODES, first).opened()
     assert held(ours, second) == ["c"]
     assert list(connect(ours).open_table(NODES).tags.list()) == ["v-2"]
+    caplog.clear()
     first = connect(theirs).open_table(NODES).version
     prune(theirs, NODES, {write(theirs, first, add=["c"])}, ["v-1"], MARGIN)
     assert held(theirs, first) == ["a", "b"]

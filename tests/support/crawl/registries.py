@@ -171,7 +171,7 @@ class SkillServer(Site):
         self.unlisted: set[str] = set()
         self.extensions: dict[str, Any] = {EXTENSION: {}}
         self.cursor: str | None = None
-        self.ttl = 0
+        self.ttl, self.code = 0, -32602
         self.calls: list[str] = []
 
     def entry(self, path: str) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class SkillServer(Site):
         self.calls.append(method)
         result = self.result(method, params)
         if result is None:
-            error = {"code": -32602, "message": "there is none"}
+            error = {"code": self.code, "message": "there is none"}
             return (400, {}, json.dumps({"jsonrpc": "2.0", "id": call["id"], "error": error}).encode())
         return {"jsonrpc": "2.0", "id": call["id"], "result": result}
 

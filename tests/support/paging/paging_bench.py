@@ -8,7 +8,8 @@ from itertools import product
 from typing import Any
 
 from tasks.evaluate.measures.evidence import EvidenceQuery
-from tasks.evaluate.paging.bench import PagingBench, measure, prepare_all, require_paging, rows_of
+from tasks.evaluate.paging.bench import PagingBench, measure, prepare_all, require_paging
+from tasks.evaluate.paging.outcomes import rows_of
 from tasks.models.protocols import Encoder
 from tasks.parse.classify.protocol import FragmentInContext, Typed
 from tests.support.models.word_models import WordEncoder, WordTokenizer

@@ -110,9 +110,11 @@ def test_of_a_marketplace_one_repository_is_asked_for_and_nothing_is_listed(
 
 def test_of_a_github_repository_all_is_looked_at_for_one_skill(garden: Repository, crawler: Crawler) -> None:
     crawler.crawl("github:ann/garden")
-    garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sow it late.") for n in ("dill", "basil")})
-    assert refresh(crawler, "github:ann/garden", "ann/garden/beds/dill").changed == 2
-    assert crawler.crawl("github:ann/garden").unchanged == 5
+    late = {f"beds/{n}/SKILL.md": grows(n, "Sow it late.") for n in ("dill", "basil")}
+    garden.commit({**late, "beds/fennel/SKILL.md": None})
+    report = refresh(crawler, "github:ann/garden", "ann/garden/beds/dill")
+    assert (report.changed, report.retired) == (2, 1)
+    assert crawler.crawl("github:ann/garden").unchanged == 4
 
 
 def test_the_end_of_one_id_is_a_target_what_may_mean_several_is_not(crawler: Crawler, shelf: Path) -> None:

@@ -11,18 +11,9 @@ import polars as pl
 import pytest
 
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries
-from tasks.evaluate.paging.bench import (
-    SEED,
-    PagingBench,
-    Remembering,
-    body_of,
-    digest,
-    fitted,
-    held_out_scorer,
-    measure,
-    prepare_all,
-    summarise_outcomes,
-)
+from tasks.evaluate.paging.bench import PagingBench, Remembering, body_of, measure, prepare_all
+from tasks.evaluate.paging.held_out import SEED, digest, fitted, held_out_scorer
+from tasks.evaluate.paging.outcomes import summarise_outcomes
 from tasks.evaluate.paging.report import paging_markdown, report_paging
 from tasks.evaluate.stream.report import decision_means
 from tasks.evaluate.stream.walk import Stream
@@ -37,7 +28,17 @@ from tasks.retrieve.suggest.methods import default
 from tasks.train.paging_scorer import FOLDS, example, held_out, stored, write_fitted
 from tasks.train.paging_scorer import fit as fit_scorer
 from tasks.train.routing import DECISIVE, by_score, helps, reranked, routed
-from tasks.train.routing_fit import AskedCorpus, AskedSkill, FitRows, asked_of, fit, halves, main, report
+from tasks.train.routing_fit import (
+    AskedCorpus,
+    AskedSkill,
+    FitRows,
+    asked_of,
+    fit,
+    halves,
+    main,
+    of_pairs,
+    report,
+)
 from tasks.train.splits import folds_of
 from tasks.train.suggested import fit as fit_uses
 from tasks.train.suggested import use_choices
@@ -55,8 +56,8 @@ SAMPLE = PROJECT / "tasks/crawl/marketplace"
 def bench(documents: int) -> PagingBench:
     texts = {f"d{n}": workshop(f"w{n}", 3) for n in range(documents)}
     queries = [
-        EvidenceQuery(f"q{n}", f"d{n}", "grease the anvil handle", ((f"every 3 weeks with w{n}anvil1 wax",),))
-        for n in range(documents)
+        EvidenceQuery(f"q{k}", f"d{n}", "grease the anvil handle", ((f"every 3 weeks with w{n}anvil1 wax",),))
+        for k, n in enumerate([*range(documents), 0])  # the first has two
     ]
     encoder, tokenizer = Remembering(WordEncoder()), WordTokenizer()
     ready = prepare_all(texts, queries, encoder=encoder, tokenizer=tokenizer, classifier=AllConcepts())
@@ -80,6 +81,9 @@ def test_what_a_scorer_was_fitted_on_is_written_and_read_with_a_scorer_for_each_
     ids = list(made.documents)
     drawn = dict(zip(ids, folds_of(ids, FOLDS, SEED).tolist(), strict=True))
     scorers = held_out(examples, SEED)
+    for fold, own in scorers.items():
+        others = [e for e in examples if drawn[e.query.doc_id] != fold]
+        assert np.allclose(own.weight, fit_scorer(others).weight)
     bodies = {made.documents[doc_id].body: fold for doc_id, fold in drawn.items()}
     write_fitted(tmp_path / "fitted.json", bodies, [stored(scorers[k]) for k in sorted(scorers)], "packaged")
     found = fitted(tmp_path / "fitted.json")
@@ -90,7 +94,7 @@ def test_what_a_scorer_was_fitted_on_is_written_and_read_with_a_scorer_for_each_
     made.scorers = {doc_id: found.scorers[fold] for doc_id, fold in drawn.items()}
     measured = measure(made, [("facets", 0.3), ("mmr", 0.3)])
     ours, theirs = (summarise_outcomes(outcomes) for outcomes in measured.values())
-    assert (ours["held_out"], theirs["held_out"]) == (18, 0)
+    assert (ours["held_out"], theirs["held_out"]) == (19, 0)
     # Where the same sentence answers in every document, the others teach it.
     assert (ours["sufficient"], ours["token_reduction"] >= 0.7) == (1.0, True)
 
@@ -204,6 +208,21 @@ def test_what_tells_right_from_wrong_is_learned_and_holds_for_a_group_that_was_l
     assert set(told) == {"g0", "g1", "g2", "g3"}
     assert all(one["right"] > 0.85 for one in told.values())
     assert 0 < model.least < 1
+
+
+def test_a_group_is_told_by_a_model_of_others_that_saw_nothing_of_its_repository() -> None:
+    given = rows(3, 500)
+    turned = given.evidence * np.where(given.group == "g1", -0.3, 1)[:, None]
+    repo = np.where(given.group == "g2", "G0", given.group)
+    told = report(given._replace(evidence=turned, repo=repo))
+    assert told["g0"]["right"] < 0.7  # of the one other, where it speaks against, nothing can be learned
+    assert told["g1"]["right"] < 0.3
+
+
+def test_a_pairs_skill_is_read_without_what_is_asked_of_it(tmp_path: Path) -> None:
+    given = of_pairs(_pairs(tmp_path), _corpus(tmp_path), WordEncoder())
+    assert len(given.asked) == 16
+    assert not any(one.query in one.skill.body for one in given.asked)
 
 
 def test_one_command_writes_the_model_and_tells_how_each_group_does(

@@ -113,6 +113,21 @@ def test_training_that_was_cut_off_goes_on_where_it_was(bi_encoder: str, tmp_pat
     assert again.tokens == round(whole.tokens / 2)  # of the updates made now
 
 
+def test_a_batchs_loss_tells_each_positive_from_all_texts_of_the_batch(
+    bi_encoder: str, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    trained = train_bi_encoder(bi_encoder, ROWS[:8], replace(HOW, learning_rate=1e-12), tmp_path / "new")
+    model: Any = SentenceTransformer(bi_encoder, device="cpu")
+    asked, *texts = (
+        model.encode(list(column), normalize_embeddings=True) for column in zip(*ROWS[:8], strict=True)
+    )
+    scores = asked @ np.concatenate(texts).T / HOW.temperature
+    expected = np.mean(np.log(np.exp(scores).sum(axis=1)) - np.diag(scores))
+    assert trained.losses[0][1] == pytest.approx(float(expected), rel=0.02)
+
+
 def test_a_lists_loss_is_the_cross_entropy_of_its_own_candidates(tmp_path: Path) -> None:
     base = str(save_cross_encoder(tmp_path / "base"))
     config = Path(base) / "config.json"

@@ -17,6 +17,7 @@ from tasks.crawl.mcp.registry import FULL_DAYS, items_of
 from tasks.crawl.source.base import CrawlContext, Gone, Item, Source
 from tasks.crawl.sources import open_source
 from tests.support.crawl.crawling import Crawler, settings_of
+from tests.support.marketplace.listings import Registry
 from tests.support.marketplace.messages import Fault, Faults
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -169,7 +170,7 @@ def test_a_limited_reading_begins_anew_each_time(world: World, market: Marketpla
 
 
 def test_what_is_no_list_of_servers_fails_the_source_and_retires_nothing(
-    world: World, market: Marketplace, faults: Faults, crawler: Crawler
+    world: World, market: Marketplace, faults: Faults, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(world, 1, 2)
     night(crawler, market)
@@ -178,6 +179,8 @@ def test_what_is_no_list_of_servers_fails_the_source_and_retires_nothing(
     for reason in ("html", "not-json", "shape"):
         report = night(crawler, market)
         assert (report.state, report.failed) == ("failed", {reason: 1})
+    monkeypatch.setattr(Registry, "_next", lambda *_: {"nextCursor": "io.github.ann/kettle-001:1.0.0"})
+    assert night(crawler, market).failed == {"shape": 1}  # the same page would come for ever
     assert known(crawler) == ["kettle-001", "kettle-002"]
 
 

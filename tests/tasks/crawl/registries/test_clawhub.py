@@ -106,6 +106,7 @@ def test_of_a_slug_that_two_owners_have_both_skills_are_held(hub: Hub, crawler: 
         ({}, {"/zip/kelp": (403, {}, b"")}, "denied"),
         ({}, {"/zip/kelp": b"no archive"}, "archive-damaged"),
         ({}, {"/zip/kelp": zipped({"x/SKILL.md": b"x"})}, "digest-mismatch"),
+        ({}, {"/zip/kelp": zipped({"SKILL.md": grows("kelp"), "x.sh": b"x"})}, "digest-mismatch"),
         ({}, {"/api/v1/skills/kelp": {"owner": {"handle": "../x"}}}, "malformed"),
         ({}, {"/api/v1/skills/kelp": b"[]"}, "shape"),
         ({}, {"/api/v1/skills/kelp": {"owner": {"handle": "\ud800/x"}}}, "malformed"),

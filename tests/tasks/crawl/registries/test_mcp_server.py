@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from storage.errors import WrongInput
+from tasks.crawl.registries import mcp_server
 from tasks.crawl.registries.discovery import digest_of
 from tasks.crawl.registries.mcp_server import EXTENSION
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.crawl.registries import SkillServer
+from tests.support.crawl.registries import Page, SkillServer
 
 
 @pytest.fixture
@@ -50,6 +52,9 @@ def test_only_what_changed_is_read_what_is_gone_is_asked_for(server: SkillServer
         "server/discover", "skills/list", *["resources/read"] * 2, "skills/get", "skills/get",
     ]  # fmt: skip
     assert sorted(crawler.held()) == ["127.0.0.1/mcp/sea/kelp", "127.0.0.1/mcp/sea/moss"]
+    del server.skills["sea/moss"]
+    server.code = -32603  # an error of another kind does not say that it is gone
+    assert (crawler.crawl(spec).retired, crawler.stale()) == (0, {"127.0.0.1/mcp/sea/moss"})
 
 
 def test_a_list_is_not_asked_for_while_it_is_called_good(server: SkillServer, crawler: Crawler) -> None:
@@ -69,6 +74,15 @@ def test_a_list_is_not_asked_for_while_it_is_called_good(server: SkillServer, cr
     server.called()
     crawler.crawl(spec)  # what was missed is asked for
     assert server.called()
+
+
+def test_answers_may_come_as_events(server: SkillServer, crawler: Crawler) -> None:
+    def streamed(call: dict[str, Any]) -> Page:
+        events = f'event: progress\r\ndata: {{"id": -1}}\r\n\r\ndata: {json.dumps(server.answer(call))}\n\n'
+        return 200, {"Content-Type": "text/event-stream"}, events.encode()
+
+    server.pages["/mcp"] = streamed
+    assert crawler.crawl(f"mcp:{server.url}/mcp").new == 3
 
 
 OTHER = digest_of(b"other")
@@ -141,14 +155,15 @@ for line in sys.stdin:
     call = json.loads(line)
     print("a line for people", flush=True)
     text = "---\\nname: kelp\\ndescription: Grows kelp.\\n---\\nSwim.\\n"
-    if sys.argv[1] == "hang": time.sleep(60)
+    if sys.argv[1] == "hang" or (sys.argv[1], call["method"]) == ("stuck", "resources/read"): time.sleep(60)
     while sys.argv[1] == "flood": print("{}")
     import hashlib
     digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-    row = {"uri": "skill://kelp/SKILL.md", "digest": digest, "size": len(text)}
+    names = ["kelp", "moss", "tide"] if sys.argv[1] == "stuck" else ["kelp"]
+    rows = [{"uri": f"skill://{name}/SKILL.md", "digest": digest, "size": len(text)} for name in names]
     result = {
         "server/discover": {"capabilities": {"extensions": {"io.modelcontextprotocol/skills": {}}}},
-        "skills/list": {"skills": [{"uri": row["uri"], "resources": [row]}]},
+        "skills/list": {"skills": [{"uri": row["uri"], "resources": [row]} for row in rows]},
         "resources/read": {"contents": [{"text": text}]},
     }[call["method"]]
     print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
@@ -157,12 +172,19 @@ for line in sys.stdin:
 
 @pytest.mark.parametrize(
     ("way", "failed"),
-    [("well", {}), ("hang", {"timeout": 1}), ("flood", {"connection": 1}), ("end", {"connection": 1})],
-)
-def test_a_command_is_run_as_it_was_typed_and_ended(tmp_path: Path, way: str, failed: dict[str, int]) -> None:
+    [
+        ("well", {}), ("hang", {"timeout": 1}), ("stuck", {"timeout": 2}), ("flood", {"connection": 1}),
+        ("end", {"connection": 1}),
+    ],
+)  # fmt: skip
+def test_a_command_is_run_as_it_was_typed_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, failed: dict[str, int]
+) -> None:
+    monkeypatch.setattr(mcp_server, "_MOST_HUNG", 1)  # after which the third of three skills is not asked for
     script = tmp_path / "my server.py"
     script.write_text(SCRIPT if way != "end" else "")
-    crawler = Crawler(tmp_path / "root", settings_of({}, request_timeout=1.5 if way == "hang" else 20))
+    timeout = 1.5 if failed.get("timeout") else 20
+    crawler = Crawler(tmp_path / "root", settings_of({}, request_timeout=timeout))
     report = crawler.crawl(f"mcp:stdio:{sys.executable} '{script}' {way}")
     assert report.failed == failed
     assert len(crawler.held()) == (not failed)

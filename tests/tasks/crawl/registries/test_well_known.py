@@ -25,6 +25,8 @@ from tasks.crawl.registries.discovery import (
     older_index_json,
     read_index,
 )
+from tasks.crawl.source.base import CrawlContext
+from tasks.crawl.source.bundle import DocumentLimits
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.crawl.registries import Garden, Page
@@ -145,7 +147,9 @@ def test_a_mismatch_leaves_the_last_good_version_stale(site: Garden, crawler: Cr
     crawler.crawl(spec)
     site.pages["/a/mint"] = grows("mint", "Poison.")
     site.alter(0, digest=digest_of(b"other"))
-    assert crawler.crawl(spec).failed == {"digest-mismatch": 1}
+    site.pages[INDEX] = (200, {"ETag": '"1"'}, json.dumps(site.pages[INDEX]).encode())
+    for _ in range(2):  # the tag of an index is not remembered until all that it lists was had
+        assert crawler.crawl(spec).failed == {"digest-mismatch": 1}
     assert (crawler.held(), crawler.stale()) == ({"127.0.0.1/mint": grows("mint")}, {"127.0.0.1/mint"})
     site.plant({"mint": grows("mint", "Water it at dusk.")})
     assert crawler.crawl(spec).changed == 1
@@ -183,6 +187,16 @@ def test_the_older_index_is_read_below_a_path(site: Garden, crawler: Crawler) ->
     del site.pages[f"{below}/mint/ref/a%20b.md"]
     assert crawler.crawl(spec).failed == {"missing": 1}
     assert crawler.stale() == {"127.0.0.1/docs/mint"}
+
+
+def test_files_of_an_older_index_are_bounded_together(
+    site: Garden, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CrawlContext, "limits", DocumentLimits(bundle_bytes=300))
+    texts = {"SKILL.md": grows("mint"), "a": b"0" * 200, "b": b"0" * 200}
+    site.pages |= {f"/.well-known/skills/mint/{name}": text for name, text in texts.items()}
+    site.pages[OLDER_INDEX] = older_index_json([("mint", "Grows mint.", texts)])
+    assert crawler.crawl(f"well-known:{site.url}").failed == {"too-large": 1}
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,18 @@ def test_a_late_row_with_an_old_date_is_met_when_the_list_is_walked_whole(
     assert crawler.crawl().new == 1
 
 
+def test_a_row_from_the_future_ends_no_later_walk(world: World, crawler: Crawler) -> None:
+    fill(world, repositories=2, skills=8, rows=5)
+    world.rows[0].updated_at = 4_000_000_000
+    crawler.crawl()
+    world.lists_new_skills = False
+    late = world.repository("cy/late")
+    late.commit({f"sage-{n}/SKILL.md": grows(f"sage-{n}") for n in range(15)})
+    for n in range(15):
+        world.list_skill(late, f"sage-{n}", updated_at=int(crawler.now.timestamp()))
+    assert crawler.crawl().new == 15
+
+
 def test_when_the_days_quota_ends_the_next_day_goes_on_where_it_was(
     world: World, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

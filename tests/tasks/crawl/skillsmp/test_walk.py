@@ -159,6 +159,18 @@ def test_a_server_that_repeats_its_last_page_for_ever_is_left(tmp_path: Path) ->
         assert names(asyncio.run(run(market))) == of_age(*range(10))
 
 
+def test_rows_inserted_while_paging_are_met_before_the_walk_ends(listed: Listed) -> None:
+    fresh = {2: "fresh-2", 3: "fresh-3"}
+
+    def insert(asked: int) -> None:
+        if name := fresh.pop(asked, None):
+            listed.add(-asked, name)
+
+    listed.world.skillsmp.before_page = insert
+    found = names(listed.walk(until=START - timedelta(minutes=12)))
+    assert set(found) >= {"fresh-2", "fresh-3", *of_age(*range(13))}
+
+
 inserted = st.dictionaries(st.integers(1, 6), st.integers(0, 7), max_size=4)
 removed = st.dictionaries(st.integers(2, 5), st.integers(0, 7), max_size=3)
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from storage.errors import WrongInput
-from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, attempt, command_agent
+from tasks.evaluate.agents.agent import command_agent
+from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, attempt
 from tasks.evaluate.agents.memory import CER, LEARNED, Experiences, Procedures
 from tasks.evaluate.agents.task import AgentTask, TaskFile
 from tasks.induce.replay.environment import CommandEnvironment

@@ -34,16 +34,9 @@ from tasks.evaluate.compose.hidden_rows import (
     without_categories,
     without_gold,
 )
+from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, measured
 from tasks.evaluate.compose.methods import METHODS, Asking, MadePlan
-from tasks.evaluate.compose.requests import (
-    CategorySet,
-    KnownRequest,
-    Needed,
-    NeededStep,
-    Planned,
-    PlannedStep,
-    measured,
-)
+from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tests.support.processes import slow_but
 
 

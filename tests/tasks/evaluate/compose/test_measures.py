@@ -11,16 +11,8 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.evaluate.compose.appendices import failures_section
-from tasks.evaluate.compose.requests import (
-    KnownRequest,
-    Needed,
-    NeededStep,
-    Planned,
-    PlannedStep,
-    measured,
-    read_categories,
-    read_requests,
-)
+from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, measured
+from tasks.evaluate.compose.requests import KnownRequest, read_categories, read_requests
 from tasks.evaluate.measures.tables import Table
 from tasks.retrieve.compose.dependencies import closure
 

@@ -13,6 +13,7 @@ from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.compose.llm_methods import SHOWN, TURNS, llm_methods, shown_rows
+from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, measured
 from tasks.evaluate.compose.methods import (
     METHODS,
     NEED_BODIES,
@@ -29,15 +30,7 @@ from tasks.evaluate.compose.methods import (
     with_own_work,
     without_references,
 )
-from tasks.evaluate.compose.requests import (
-    CategorySet,
-    KnownRequest,
-    Needed,
-    NeededStep,
-    Planned,
-    PlannedStep,
-    measured,
-)
+from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.models.llm.ask import Llm
 from tasks.retrieve.compose.compatibility import most_compatible
 from tasks.retrieve.compose.drafts import Draft, DraftStep, LeftOut

@@ -17,15 +17,8 @@ from storage.partitions import PartitionedTable
 from storage.root import Root
 from storage.schemas import DOCUMENTS
 from tasks.evaluate.corpus.compare import SHARES, compare
-from tasks.evaluate.corpus.read import (
-    corpus_texts,
-    load_corpus,
-    namespace_of,
-    read_categories,
-    served_skill_ids,
-    served_skills,
-    stratified,
-)
+from tasks.evaluate.corpus.read import corpus_texts, load_corpus, read_categories
+from tasks.evaluate.corpus.skill_sample import namespace_of, served_skill_ids, served_skills, stratified
 from tasks.evaluate.measures.statistics import holm_bonferroni
 from tasks.evaluate.paging.bench import body_of
 from tasks.refine.structure import MEASURES, QUALITY, quality_frame

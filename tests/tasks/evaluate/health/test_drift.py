@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tasks.evaluate.health.drift import Drift, Thresholds, drift_of, drift_rows, shortcomings, unasked
-from tasks.evaluate.health.probes import SCHEMA
+from tasks.evaluate.health.history import SCHEMA
 
 NIGHT = datetime(2025, 3, 1, 4, 0, tzinfo=UTC)
 

@@ -26,17 +26,13 @@ from tasks.evaluate.health.as_served import (
     route_sample,
     sample_requests,
 )
+from tasks.evaluate.health.history import HISTORY, append_history, count_rows, dropped_of, read_history
 from tasks.evaluate.health.probes import (
-    HISTORY,
     Probe,
-    append_history,
-    count_rows,
     draw_probes,
-    dropped_of,
     probe_index,
     probe_nodes,
     probe_skills,
-    read_history,
     served_probes,
 )
 from tasks.evaluate.measures.evidence import EvidenceQuery, fold_text, read_queries

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from storage.root import Root
 from tasks.evaluate.health.drift import drift_of
-from tasks.evaluate.health.probes import SCHEMA
+from tasks.evaluate.health.history import SCHEMA
 from tasks.evaluate.health.report import pictures_of, render_report, write_report
 
 NIGHT = datetime(2025, 3, 1, 4, 0, tzinfo=UTC)

@@ -11,22 +11,10 @@ import pytest
 from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.evaluate.judge.judge import (
-    PROMPT,
-    Case,
-    Label,
-    Pair,
-    Verdict,
-    agreement,
-    cohen_kappa,
-    form_of,
-    judge,
-    read_form,
-    read_labels,
-    require_labelled,
-)
+from tasks.evaluate.judge.agreement import Label, agreement, cohen_kappa, read_labels, require_labelled
+from tasks.evaluate.judge.judge import PROMPT, Case, Verdict, judge
+from tasks.evaluate.judge.label_form import Pair, form_of, read_form
 from tasks.evaluate.measures.evidence import EvidenceQuery
-from tasks.evaluate.paging.bench import Outcome
 from tasks.evaluate.paging.judged import (
     SAMPLED,
     LabelSample,
@@ -37,6 +25,7 @@ from tasks.evaluate.paging.judged import (
     judge_measured,
     judged_rows,
 )
+from tasks.evaluate.paging.outcomes import Outcome
 from tasks.models.llm.errors import Rejected
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer

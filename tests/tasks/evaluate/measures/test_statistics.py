@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ def test_the_interval_of_a_share_is_near_its_normal_approximation() -> None:
 
 
 def test_the_interval_is_the_percentiles_of_the_means_of_the_seeded_draws() -> None:
-    values = [0.1, 0.7, 0.2, 0.9]
-    drawn = np.random.default_rng(42).integers(0, 4, size=(10_000, 4))
+    values = [0.1, 0.73, 0.2, 0.9, 0.37, 0.61, 0.05]
+    drawn = np.random.default_rng(42).integers(0, 7, size=(10_000, 7))
     expected = np.quantile(np.array(values)[drawn].mean(axis=1), [0.025, 0.975])
     assert bootstrap_interval(values) == pytest.approx(tuple(expected))
 
@@ -146,6 +147,29 @@ def test_intervals_draw_whole_clusters_with_both_their_sides() -> None:
     found = separation(ClusteredScores([1.0], ["a"]), ClusteredScores([0.0], ["b"]))
     assert found is not None
     assert found["ci95"]["auroc"] == [1.0, 1.0]
+
+
+def test_each_draw_of_clusters_is_separated_for_itself_with_a_threshold_of_its_own() -> None:
+    served = ClusteredScores([3.0, 1.0, 1.0, 2.0], ["a", "a", "b", "c"])
+    unserved = ClusteredScores([1.0, 2.0, 0.5], ["b", "c", "c"])
+
+    @cache
+    def separated(times: tuple[int, ...]) -> tuple[float, float] | None:
+        of = dict(zip("abc", times, strict=True))
+        high, low = (
+            [score for score, own in zip(side.scores, side.clusters, strict=True) for _ in range(of[own])]
+            for side in (served, unserved)
+        )
+        reached = [score for score in high if np.mean(np.array(high) >= score) >= 0.5]
+        area = auroc(high, low)
+        return None if area is None else (area, float(np.mean(np.array(low) >= max(reached))))
+
+    drawn = np.random.default_rng(42).multinomial(3, [1 / 3] * 3, size=10_000).tolist()
+    areas, rates = zip(*filter(None, (separated(tuple(times)) for times in drawn)), strict=True)
+    found = separation(served, unserved, 0.5)
+    assert found is not None
+    for name, values in (("auroc", areas), ("false_route_rate", rates)):
+        assert found["ci95"][name] == pytest.approx(np.quantile(values, [0.025, 0.975]).tolist())
 
 
 def test_weighing_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

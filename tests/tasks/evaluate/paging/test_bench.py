@@ -10,14 +10,8 @@ import pytest
 from storage.errors import WrongInput
 from tasks.evaluate.measures.evidence import EvidenceQuery, spans_in
 from tasks.evaluate.measures.tables import papers
-from tasks.evaluate.paging.bench import (
-    Outcome,
-    PagingBench,
-    Remembering,
-    body_of,
-    prepare_all,
-    summarise_outcomes,
-)
+from tasks.evaluate.paging.bench import PagingBench, Remembering, body_of, prepare_all
+from tasks.evaluate.paging.outcomes import Outcome, summarise_outcomes
 from tasks.evaluate.paging.picture import paging_figure
 from tasks.evaluate.paging.probes import draw_paging_probes
 from tasks.evaluate.paging.report import PagingReport, paging_markdown, report_paging, report_settings

@@ -1,9 +1,9 @@
 """LanceDB's full text, hybrid search and indexes of columns beside ours: quality, milliseconds, size, build.
 
-Run by hand: `python -m tests.benchmarks.lance_search CORPUS... --queries Q --qrels R --folder F`; files
-are as for `evaluate routing`, the folder keeps the encoder's export and the vectors. Full text has an index a field,
-with stems and the boosts of BM25F's fields; `hybrid` is its sum of ranks (RRF) with an IVF index of vectors.
-`--repeat N` copies each row, for times. Ours are BM25F, and the router's legs without what was learned.
+Run by hand: `python -m tests.benchmarks.lance_search CORPUS... --queries Q --qrels R --folder F`, where files
+are as for `evaluate routing`; the folder keeps the encoder's export and the vectors. Full text has an index a
+field, with stems and the boosts of BM25F's fields; `hybrid` is its sum of ranks (RRF) with an IVF index of
+vectors. `--repeat N` copies each row. Ours are BM25F, and the router's legs without the learned one.
 """
 
 # ruff: noqa: T201

@@ -84,6 +84,14 @@ def test_a_document_is_never_tested_by_a_model_that_saw_it() -> None:
     assert (given[4:].argmax(axis=1) != NODE_TYPES.index("param")).all()
 
 
+def test_a_sum_of_cues_learns_which_type_each_speaks_for() -> None:
+    found, values = [np.array([k % 3]) for k in range(30)], [np.ones(1, np.float32)] * 30
+    target = np.eye(3, dtype=np.float32)[[k % 3 for k in range(30)]]
+    weights = train.fit_linear(found, values, 3, target, np.ones(30, np.float32))
+    assert (weights.argmax(axis=1) == np.arange(3)).all()
+    assert weights.max() > 1
+
+
 def test_trees_learn_what_no_sum_of_cues_can() -> None:
     pairs = [(0, 0)] * 8 + [(0, 1)] * 10 + [(1, 0)] * 10 + [(1, 1)] * 12
     present = np.array(pairs, dtype=np.bool_)

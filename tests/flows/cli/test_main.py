@@ -134,6 +134,8 @@ def test_markdown_prints_the_context_alone(served_bakery: SkillRoot, ask: Ask) -
     arguments = ["page", _DOC_ID, "what first", "--root", served_bakery.root.uri, "--method", "full"]
     whole = ask.told(*arguments)["context"]
     assert ask(*arguments, "--markdown").stdout == whole + "\n"
+    assert ask(*arguments, "--format", "markdown").stdout == whole + "\n"
+    assert json.loads(ask(*arguments, "--format", "json").stdout)["context"] == whole
 
 
 @pytest.mark.parametrize("command", ["search", "page"])

@@ -178,7 +178,7 @@ def train_requests(
     if remove and requests:
         raise WrongInput(f"--remove takes no FILE: leave out {requests}, or --remove")
     if remove:
-        from tasks.retrieve.routing.fit import write_tuned  # noqa: PLC0415
+        from tasks.retrieve.routing.tuned import write_tuned  # noqa: PLC0415
 
         was = write_tuned(where, None)
         print_json({"removed": was}) if as_json else say("removed" if was else "nothing was tuned here")

@@ -29,7 +29,7 @@ from tasks.crawl.source.identity import hide_credentials, shown_spec
 from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.routing.fit import read_tuned
+from tasks.retrieve.routing.tuned import read_tuned
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import roll_back
 

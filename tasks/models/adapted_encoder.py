@@ -41,7 +41,6 @@ FIRST, LAST, UNKNOWN = 101, 102, 100  # ids of special tokens: around a text, an
 _VECTORS, _TOKENS_VERSION = "vectors.npy", 1  # raised when tokens are read otherwise
 _OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this
 _IN_GRAPH = ("encoder.layer.", "embeddings.LayerNorm.")
-_BATCH = 2048  # tokens that are read at once at most
 _WINDOW = 254  # tokens that are read at once, beside the two special ones
 
 
@@ -117,7 +116,7 @@ class AdaptedEncoder:
         def read(batch: list[int]) -> Vectors:
             return tell(self.states([texts[place] for place in batch], second))
 
-        batches = batches_of([len(text) for text in texts], _BATCH, threads)
+        batches = batches_of([len(text) for text in texts], self._engine.batch_tokens, threads)
         if not batches:
             return np.zeros(0, dtype=np.float32)
         if min(threads, len(batches)) < 2:

@@ -175,7 +175,7 @@ class OnnxEncoder:
             return read(self._states([windows[n] for n in batch]))
 
         around = sum(map(len, self._special_tokens))
-        batches = batches_of([len(ids) + around for ids in windows])
+        batches = batches_of([len(ids) + around for ids in windows], self._engine.batch_tokens)
         if self._threads == 1 or len(batches) <= 1 or sum(map(len, windows)) < _WORTH_THREADS:
             yield from zip(batches, map(infer, batches), strict=True)
             return

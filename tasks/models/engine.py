@@ -26,6 +26,9 @@ from tasks.models.protocols import Vectors
 # (4,096 take a ninth longer), smaller ones pay the call more often. Without padding no answer depends on what
 # else is asked, to the last bit; mixed lengths are 2 % faster, multiples of 8 tokens 5 % slower.
 _BATCH_TOKENS = 1024
+# In float32 it does above 80 tokens, where OpenVINO takes another product of matrices (seen with AVX2, where
+# batches of 80 are no slower).
+_BATCH_TOKENS_F32 = 80
 # OpenVINO keeps what it compiled for a shape, by default 5,000 pieces: 20,000 skills took it to 1.4 GB. 512
 # take half of that, and 3 % longer. These save another .2 GB in a process of parse, and cost 1 %.
 _SHAPES_KEPT = 96
@@ -42,6 +45,7 @@ class Engine(Protocol):
 
     name: str
     inputs: frozenset[str]
+    batch_tokens: int  # texts of one length are batched up to so many
 
     def run(self, feed: Feed) -> Vectors:
         """Return the model's first output, of an encoder its tokens' states, `(texts, tokens, dimension)`.
@@ -67,6 +71,7 @@ class OpenVino:
             "ENABLE_CPU_PINNING": False, "CPU_RUNTIME_CACHE_CAPACITY": _SHAPES_KEPT,
         }  # fmt: skip
         self.name = f"OpenVINO {precision}"
+        self.batch_tokens = _BATCH_TOKENS if precision == "bf16" else _BATCH_TOKENS_F32
         if isinstance(model, Path) and model.name == COMPILED:
             # Weights stay in the mapped file, where other processes share them.
             self._mapped = library.Tensor(np.memmap(model, np.uint8, "c"), shared_memory=True)
@@ -115,6 +120,7 @@ class OnnxRuntime:
     """Runs a model by ONNX Runtime in the numbers that it holds."""
 
     name = "ONNX Runtime"
+    batch_tokens = _BATCH_TOKENS
 
     def __init__(self, model: Path) -> None:
         # Threads that share one small inference spend much of it waiting for each other.
@@ -142,7 +148,7 @@ def _has_bf16(core: Any) -> bool:  # noqa: ANN401 (the library's)
     return _BF16 in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
-def batches_of(lengths: Sequence[int], tokens: int = _BATCH_TOKENS, threads: int = 1) -> list[list[int]]:
+def batches_of(lengths: Sequence[int], tokens: int, threads: int = 1) -> list[list[int]]:
     """Return the places of windows of so many tokens each, in batches of one length, the longest first.
 
     A batch has at most so many `tokens`, and at most the share of one of the `threads`.

@@ -30,11 +30,12 @@ from tasks.parse import LOCAL, STAGE_VERSION
 from tasks.retrieve.paging.kept_encodings import FOLDER, KeptEncodings
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.coarse import EXACT_ROWS
-from tasks.retrieve.routing.fit import FitModel, Tuned, packaged_fit, read_tuned
+from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.reranker import NONE
 from tasks.retrieve.routing.router import Ranked, plain_name
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
 from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_rows
+from tasks.retrieve.routing.tuned import Tuned, read_tuned
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.answers import FILE, Answers, KeptAnswer, forget_answers
-from storage.errors import Locked, SchemaMismatch, StorageError
+from storage.errors import Locked, SchemaMismatch, StorageError, Unreachable
 from storage.root import Root
 from storage.tombstones import Tombstone, add_tombstones
 from storage.vectors import ROWS_PER_PART, StateStore, VectorStore, state_stores, text_hash, vector_stores
@@ -198,6 +199,18 @@ def test_what_was_forgotten_elsewhere_does_not_come_back_from_who_held_it(machin
     for name in ("one", "three"):
         with Answers(machine(name)) as kept:
             assert [found.key for found in kept.kept(rejected=False)] == ["c"]
+
+
+def test_what_could_not_be_sent_to_a_bucket_is_sent_the_next_time(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as away:
+        away.setattr("storage.s3.Bucket.write_if", Mock(side_effect=Unreachable("no answer")))
+        with pytest.raises(Unreachable), Answers(machine("one")) as kept:
+            kept.keep(answer("a"), ["d"])
+    Answers(machine("one")).close()
+    with Answers(machine("two")) as kept:
+        assert [found.key for found in kept.kept(rejected=False)] == ["a"]
 
 
 def test_a_newer_file_of_a_bucket_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

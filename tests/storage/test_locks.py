@@ -206,6 +206,15 @@ def test_a_holder_renews_its_lease_each_time_in_other_bytes(place: Bucket) -> No
     assert {json.loads(turn)["name"] for turn in seen} == {"one"}
 
 
+def test_a_lease_is_held_though_the_answer_to_its_writing_was_lost(
+    place: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_if = Bucket.write_if
+    monkeypatch.setattr(Bucket, "write_if", lambda *given: write_if(*given) and None)
+    with leased(place, {"name": "one"}, lambda take: take(), seconds=60) as held:
+        assert held
+
+
 def test_what_a_killed_holder_left_is_taken_when_it_is_stale_and_not_before(place: Bucket) -> None:
     place.write(_LEASE, b'{"name": "dead", "turn": "1"}')
     with leased(place, {"name": "two"}, lambda take: take(), seconds=60) as held:

@@ -15,9 +15,10 @@ from storage.errors import WrongInput
 from storage.root import Root
 from storage.usage import served_searches
 from tasks.models.adapted_encoder import is_base
-from tasks.retrieve.routing.fit import Tuned, package_digest, packaged_fit, write_tuned
+from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.reranker import NONE, REACHES, packaged_pair_scorer
 from tasks.retrieve.routing.search import Searcher
+from tasks.retrieve.routing.tuned import Tuned, package_digest, write_tuned
 from tasks.train.search.own_requests import (
     OwnRequest,
     Tuning,

@@ -26,7 +26,8 @@ from storage.folder import threads_of_process
 from storage.lance.served import read_served, require_licences, require_served
 from storage.root import Root
 from tasks.retrieve.routing.reranker import NONE
-from tasks.retrieve.skills.catalogue import SkillCatalogue, SkillList
+from tasks.retrieve.skills.catalogue import SkillCatalogue
+from tasks.retrieve.skills.listing import SkillList
 
 if TYPE_CHECKING:  # named only where a method's models are loaded
     from tasks.retrieve.routing.search import SkillRanker

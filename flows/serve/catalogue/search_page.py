@@ -17,7 +17,7 @@ from tasks.models.visible import visible
 from tasks.refine.text.words import WORD
 from tasks.retrieve.routing.postings import function_terms, term_sequence
 from tasks.retrieve.routing.search import Filters
-from tasks.retrieve.skills.catalogue import FACETS, Counts, ListedPage
+from tasks.retrieve.skills.listing import FACETS, Counts, ListedPage
 
 _SIZE, _MOST = 20, 100  # results of a page, and those of a search that are ever ranked
 _VALUES = 12  # of a facet that are shown, the most frequent first

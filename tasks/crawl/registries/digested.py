@@ -83,10 +83,8 @@ class Digests:
         async for key, digest, items in results:
             for item in items:
                 yield item
-            doc_ids = [item.doc_id for item in items if isinstance(item, RawDocument)]
-            missed = [doc_id for item in items if isinstance(item, Missed) for doc_id in item.doc_ids]
-            if doc_ids:
-                self.take(key, "" if missed else digest or "", [*doc_ids, *missed])
+            if doc_ids := [item.doc_id for item in items if isinstance(item, RawDocument)]:
+                self.take(key, digest or "", doc_ids)
 
     def invalidate(self, doc_ids: Collection[str]) -> None:
         """Forget what was read before of documents whose text is about to change."""

@@ -14,18 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasks.models.visible import visible
-from tasks.retrieve.graph.svg import (
-    MOST_CHARACTERS,
-    Arc,
-    Dot,
-    Legend,
-    Line,
-    Look,
-    Picture,
-    lay_out,
-    one_line,
-    svg_file,
-)
+from tasks.retrieve.graph.layout import MOST_CHARACTERS, Line, lay_out, one_line
+from tasks.retrieve.graph.svg import Arc, Dot, Legend, Look, Picture, svg_file
 
 _CHARACTERS = 200  # of a text; Mermaid breaks lines itself
 # Letters, digits and these are written as they are. A dot inside a word may make it a link.

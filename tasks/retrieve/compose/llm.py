@@ -19,7 +19,8 @@ from tasks.models.llm.prompt import Answer, Prompt, Values, known_of, schema_of
 from tasks.models.llm.question import Sampling
 from tasks.models.protocols import Encoder
 from tasks.retrieve.compose.candidates import StepReranker
-from tasks.retrieve.compose.drafts import MOST_CLAUSES, Draft, aligned, clauses
+from tasks.retrieve.compose.clauses import MOST_CLAUSES, aligned, clauses
+from tasks.retrieve.compose.drafts import Draft
 from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import Decomposer
 

@@ -14,18 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tasks.retrieve.compose.drafts import (
-    CONTEXT,
-    Draft,
-    DraftStep,
-    LeftOut,
-    Span,
-    clauses,
-    joined,
-    leads,
-    reason_of,
-    words_of,
-)
+from tasks.retrieve.compose.clauses import CONTEXT, clauses, joined, reason_of
+from tasks.retrieve.compose.drafts import Draft, DraftStep, LeftOut, Span, leads, words_of
 from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import chosen_count
 from tasks.retrieve.compose.task_model import TaskModel, TaskReading, packaged_model

@@ -65,7 +65,7 @@ class Matches:
 
 
 class Matcher:
-    """WordScores the rows of one index for the steps of one task.
+    """Scores the rows of one index for the steps of one task.
 
     Args:
         model: Tells what steps of the task seek among vectors of name and description; None: the vectors of

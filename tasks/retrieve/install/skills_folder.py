@@ -164,8 +164,8 @@ class SkillsFolder:
         `name` is the folder, of which `is_folder_name` is true. `contents` are the bytes of each of its
         files. `before` is the document that was installed there, if that is another. `onto` are the digests
         of the folder whose edits `contents` holds, merged: the lock says what was installed all the same, so
-        that they count as edits on. Raises `WrongInput` as `require_free`, the folder is not as `onto` says,
-        or it cannot be written. Raises `StorageError` if the disk holds other bytes than were written;
+        that they count as edits on. Raises `WrongInput` as `require_free` does, and if the folder is not as
+        `onto` says or cannot be written; `StorageError` if the disk holds other bytes than were written;
         nothing has been changed.
         """
         with self._writing():

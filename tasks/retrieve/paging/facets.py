@@ -14,9 +14,10 @@ from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.retrieve.paging.context import ceiling_of
 from tasks.retrieve.paging.render import Printed, print_units
+from tasks.retrieve.paging.request import Request, read_request
 from tasks.retrieve.paging.scorer import GROUPS, Scorer, chances, features, packaged_scorer
 from tasks.retrieve.paging.selection import ENOUGH, choose
-from tasks.retrieve.paging.terms import Floats, Integers, Request, read_request
+from tasks.retrieve.paging.terms import Floats, Integers
 from tasks.retrieve.paging.types import (
     Page,
     PagedDocument,

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from tasks.models.protocols import Vectors
+from tasks.retrieve.paging.late_interaction import STATES, TokenStates, state_rows
 from tasks.retrieve.paging.prepared import SHAPE, Prepared
+from tasks.retrieve.paging.request import Request
 from tasks.retrieve.paging.similarity import (
     FACETS,
     PLACES,
     SECTIONS,
-    STATES,
     Matched,
-    TokenStates,
     facet_rows,
     feedback,
     hybrid_scores,
@@ -34,9 +34,8 @@ from tasks.retrieve.paging.similarity import (
     similar,
     standard,
     standard_sections,
-    state_rows,
 )
-from tasks.retrieve.paging.terms import Floats, Integers, Request
+from tasks.retrieve.paging.terms import Floats, Integers
 
 _STANDARD = (
     "words", "node_words", "title_words", "words_before", "words_after", "section_words",

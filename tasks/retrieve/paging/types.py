@@ -13,10 +13,10 @@ from storage.schemas import Edge, Node
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.parse.segment.headings import Heading
 from tasks.retrieve.paging.context import GAP_MARK, Pick, Span
+from tasks.retrieve.paging.late_interaction import TokenStates, states_of
 from tasks.retrieve.paging.prepared import Prepared, prepare_pages
 from tasks.retrieve.paging.render import Pieces, pieces_of
 from tasks.retrieve.paging.selection import Costs
-from tasks.retrieve.paging.similarity import TokenStates, states_of
 from tasks.retrieve.paging.terms import Floats
 
 

@@ -72,8 +72,8 @@ class Edition:
     def read(self, path: str) -> bytes:
         """Return the bytes of a file, as they are kept.
 
-        Raises `WrongInput` as `path_of`, or its bytes are not kept; `Withheld` if the policy keeps the
-        skill's text back; `StorageError` if a blob is missing or damaged.
+        Raises `WrongInput` as `path_of` does, and if its bytes are not kept; `Withheld` if the policy keeps
+        the skill's text back; `StorageError` if a blob is missing or damaged.
         """
         self.require_text()
         found = self.path_of(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,6 +166,7 @@ class Lexical(_Weighted):
         return _rarity(found, self.documents)
 
 
+@functools.lru_cache(maxsize=16)  # a search asks for scores, and then for the highest that there could be
 def _counted(query: str) -> dict[int, int]:
     counts = term_counts(query)
     return {t: n for t, n in counts.items() if t not in function_terms()} or dict(counts)

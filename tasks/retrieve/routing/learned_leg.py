@@ -63,19 +63,18 @@ class BodyMap(NamedTuple):
     def added(self, tokens: SkillTokens) -> Vectors:
         """Return what bodies add to the unit vectors of their heads, shape `(rows, 384)`."""
         terms, words = body_terms(tokens, self.rarity), token_vectors()
+        turned = np.ascontiguousarray(self.body.T)
         found = np.empty((len(tokens.bodies), WIDTH), dtype=np.float32)
         for at in range(0, len(found), _BLOCK):
-            # Blocks of one size, so that a row's vector does not depend on those beside it.
-            block, size = np.zeros((_BLOCK, WIDTH), dtype=np.float32), len(found[at : at + _BLOCK])
-            block[:size] = terms[at : at + _BLOCK] @ words
-            bodies = self.centred(block)
-            found[at : at + _BLOCK] = (self.skip * bodies + bodies @ self.body)[:size]
+            bodies = self.centred(terms[at : at + _BLOCK] @ words)
+            # A plain product of matrices depends, in its last bits, on where a row stands.
+            found[at : at + _BLOCK] = self.skip * bodies + cosines(turned, bodies)
         return found
 
     def centred(self, summed: Vectors) -> Vectors:
         """Return unit vectors of sums of tokens, less what all bodies share."""
         told = unit(summed) - self.mean
-        return unit(told - np.outer(told @ self.common, self.common))
+        return unit(told - cosines(self.common[None], told) * self.common)
 
 
 class Retriever:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
@@ -186,14 +186,14 @@ class Router:
                 model.begin()
         read, allowed_rows = self.read(query), len(rows)
         parts = dict(read.parts)
-        total: Scores = np.stack(list(parts.values())).sum(axis=0)
+        total: Scores = reduce(np.add, parts.values())
         deep, read_first = 3 if fold else 1, self._reader.reach.skills if self._reader else 0
         wanted = deep * max(k, TOP, read_first) + bool(read_first)
         if read.whole is not None:
             rows = leading(rows, total, max(RESCORED, 4 * wanted))
             for part, scores in read.whole(rows).items():
                 parts[part][rows] = scores
-            total[rows] = np.stack([scores[rows] for scores in parts.values()]).sum(axis=0)
+            total[rows] = reduce(np.add, (scores[rows] for scores in parts.values()))
         parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
         total += parts["lead"]
         best = best_rows(rows, total, wanted, self._doc_ids)
@@ -285,7 +285,7 @@ class Router:
             return added
         first, others = rows[: len(odds)], rows[len(odds) :]
         added[first] = self._reader.reach.part(odds)
-        least, above = float((total + added)[first].min()), float(total[[*others, last][0]])
+        least, above = float((total[first] + added[first]).min()), float(total[[*others, last][0]])
         if len(total) > len(first):
             added[first] += max(0.0, above - least + _LEAD)
         return added

@@ -264,10 +264,11 @@ def default(
     if not (support > 0).any():
         return []
     uses, (*of_likeness, of_said) = offered.uses(), weights
-    counts = np.exp(use_features(offered, asked)[:, :-1] @ of_likeness - sum(of_likeness))
+    features = use_features(offered, asked)
+    counts = np.exp(features[:, :-1] @ of_likeness - sum(of_likeness))
     counts[uses.task == offered.number_of_task(asked.task_id)] = 0
     of_use = np.log(np.maximum(np.add.reduceat(counts, uses.first), _LEAST))
-    said = of_said * (offered.said(asked.text) - 1)
+    said = of_said * (features[uses.first, -1] - 1)
     length = np.array([_LONGER * len(body) for body in offered.skills])
     scores = of_use + said + length
     fitting = (

@@ -44,9 +44,10 @@ from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
 from tasks.crawl.backfill import rebuilt_days, recover_seen
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
-from tasks.retrieve.routing.fit import TUNED_FILE, UNUSED, read_tuned
 from tasks.retrieve.routing.store import FOLDER as ROUTING
 from tasks.retrieve.routing.store import damaged_routing, drop_routing
+from tasks.retrieve.routing.tuned import FILE as TUNED_FILE
+from tasks.retrieve.routing.tuned import UNUSED, read_tuned
 from tasks.retrieve.versions.integrity import (
     FILE,
     changed_file,

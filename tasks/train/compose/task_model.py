@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from storage.errors import WrongInput
 from tasks.models.adapted_encoder import BASE, INPUT, MATRICES, SCALE, WIDTH
+from tasks.models.engine import computes_bf16
 from tasks.models.onnx_export import resolve
 from tasks.models.protocols import Vectors
 from tasks.retrieve import compose
@@ -213,7 +214,7 @@ class StepNetwork(torch.nn.Module):
 
     def words(self, batch: LessonBatch) -> torch.Tensor:
         """Return the states of words, shape `(lessons, words, 384)`."""
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=computes_bf16()):
             states = self.bert(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
         places = batch.places[:, :, None].expand(-1, -1, WIDTH)
         found: torch.Tensor = states.float().gather(1, places)

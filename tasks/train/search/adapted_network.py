@@ -12,22 +12,25 @@ from safetensors.torch import load_file
 from torch.nn import functional
 
 from tasks.models.adapted_encoder import BASE, LAYERS, MATRICES, SCALE, WIDTH
+from tasks.models.engine import computes_bf16
 from tasks.models.onnx_export import resolve
 
 Halves = dict[str, npt.NDArray[np.float16]]
 
 
 class AdaptedNetwork(torch.nn.Module):
-    """The default encoder in bf16 with adapters of a rank: states of tokens.
+    """The default encoder with adapters of a rank: states of tokens, in bf16 where the processor computes so.
 
-    With autocast, dropout and padding to one length a step takes twice as long.
+    Elsewhere bf16 takes many times as long as float32. With autocast, dropout and padding to one length a
+    step takes twice as long.
     """
 
     def __init__(self, rank: int, draw: torch.Generator) -> None:
         super().__init__()
         held = load_file(Path(resolve(BASE)[0]) / "model.safetensors")
+        self._dtype = torch.bfloat16 if computes_bf16() else torch.float32
         self._base = {
-            name: value.to(torch.bfloat16) for name, value in held.items() if value.is_floating_point()
+            name: value.to(self._dtype) for name, value in held.items() if value.is_floating_point()
         }
         self.adapters = torch.nn.ParameterDict()
         for layer in range(LAYERS):
@@ -78,7 +81,7 @@ class AdaptedNetwork(torch.nn.Module):
 
     def _changed(self, states: torch.Tensor, layer: int, matrix: str) -> torch.Tensor:
         name, key = f"encoder.layer.{layer}.{matrix}", _key(layer, matrix)
-        a, b = (self.adapters[f"{key}:{side}"].to(torch.bfloat16) for side in "ab")
+        a, b = (self.adapters[f"{key}:{side}"].to(self._dtype) for side in "ab")
         plain = functional.linear(states, self._base[f"{name}.weight"], self._base[f"{name}.bias"])
         return plain + functional.linear(functional.linear(states, a), SCALE * b)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flows.commands.runs import foresee_backfill
@@ -194,6 +194,8 @@ def snapshots(root: Root) -> pl.DataFrame:
 
 @settings(max_examples=6)
 @given(st.lists(_NIGHT, min_size=2, max_size=4), st.integers(1, 4), st.sampled_from([None, 2, 3]))
+@example([{"a": f"Bake it {n} times."} for n in range(5)], 1, 3)
+@example([{"a": text} for text in ("Mix it.", "Bake it.", *(f"{_TEXTS[2]} {n}" for n in range(3)))], 1, None)
 def test_days_that_stay_whole_or_were_rebuilt_and_what_the_corpus_needs_are_kept_to_the_byte(
     told: list[dict[str, str | None]], days: int, rebuilt: int | None
 ) -> None:

@@ -204,12 +204,12 @@ def test_threads_that_make_the_first_calls_of_a_process_at_once_all_end() -> Non
         subprocess.run([sys.executable, "-c", _FIRST_CALLS], cwd=PROJECT, check=True, timeout=60)
 
 
-@given(st.lists(st.integers(0, 300), max_size=200), st.integers(1, 4))
-def test_every_window_is_in_one_batch_of_its_length(lengths: list[int], threads: int) -> None:
-    batches = batches_of(lengths, threads=threads)
+@given(st.lists(st.integers(0, 300), max_size=200), st.integers(1, 2000), st.integers(1, 4))
+def test_every_window_is_in_one_batch_of_its_length(lengths: list[int], tokens: int, threads: int) -> None:
+    batches = batches_of(lengths, tokens, threads)
     assert sorted(at for batch in batches for at in batch) == list(range(len(lengths)))
     assert all(len({lengths[at] for at in batch}) == 1 for batch in batches)
-    assert all(len(batch) == 1 or len(batch) * lengths[batch[0]] <= 1024 for batch in batches)
+    assert all(len(batch) == 1 or len(batch) * lengths[batch[0]] <= tokens for batch in batches)
     assert all(len(batch) <= -(-len(lengths) // threads) for batch in batches)
     longest = [lengths[batch[0]] for batch in batches]
     assert longest == sorted(longest, reverse=True)

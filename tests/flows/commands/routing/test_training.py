@@ -17,8 +17,10 @@ from storage.usage import UsageLog, served_searches
 from tasks.evaluate.routing.data import skill_of
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.paging.terms import words_of
-from tasks.retrieve.routing.fit import TUNED_FILE, packaged_fit, read_tuned
+from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.skill import Skill, digest_of
+from tasks.retrieve.routing.tuned import FILE as TUNED_FILE
+from tasks.retrieve.routing.tuned import read_tuned
 from tasks.train.queries import PAIRS_FILE, read_pairs
 from tasks.train.search.own_requests import Tuning
 from tests.support.command import Ask, lines_of

@@ -11,7 +11,7 @@ from flows.serve.catalogue.skill_page import Block, Taken, skill_page
 from flows.settings import load_settings
 from storage.errors import TransientError, Withheld
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.skills.catalogue import FACETS
+from tasks.retrieve.skills.listing import FACETS
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.roots.hand_written import BREAD, TEA, skill
 from tests.support.roots.skill_root import SkillRoot

@@ -180,6 +180,15 @@ async def test_less_left_than_counted_is_believed_and_more_is_not(root: Root) ->
 
 
 @in_loop
+async def test_a_day_that_the_server_calls_used_up_is_over_though_no_quota_is_known(root: Root) -> None:
+    replies = [says("{}", X_RateLimit_Daily_Remaining="0"), FINE]
+    async with Host({"/a": [*replies]}) as host, host.http(root) as http:
+        await http.get(f"{host.url}/a")
+        with pytest.raises(QuotaExhausted):
+            await http.get(f"{host.url}/a")
+
+
+@in_loop
 async def test_a_used_up_minute_is_waited_for(root: Root) -> None:
     async with Host({"/a": [says("{}", X_RateLimit_Minute_Remaining="0"), FINE]}) as host:
         async with host.http(root) as http:

@@ -80,8 +80,9 @@ def test_the_trace_tells_each_round_and_filters_hold_for_every_step(index: Serve
 @pytest.mark.parametrize(
     "options",
     [
-        {"k": 0}, {"max_steps": 0}, {"rounds": -1}, {"hints": 0}, {"alpha": 1.1}, {"alpha": -0.1},
-        {"alpha": math.nan}, {"pages": 0}, {"pages": -1}, {"pages": math.nan}, {"pages": math.inf},
+        {"k": 0}, {"max_steps": 0}, {"max_steps": 41}, {"rounds": -1}, {"hints": 0}, {"alpha": 1.1},
+        {"alpha": -0.1}, {"alpha": math.nan}, {"pages": 0}, {"pages": -1}, {"pages": math.nan},
+        {"pages": math.inf},
     ],
 )  # fmt: skip
 def test_options_out_of_range_are_named(options: dict[str, float]) -> None:

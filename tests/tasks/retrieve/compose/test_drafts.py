@@ -189,6 +189,10 @@ def test_needs_follow_from_what_the_steps_say_and_in_an_order_none_is_a_later_on
     task = "Look up the tide for Friday, find the ferry times, and put both on one page in the club's wiki."
     steps = ("Look up the tide for Friday", "find the ferry times", "put both on one page in the club's wiki")
     assert needs(task, draft_of(task, *steps)) == {(0, 2), (1, 2)}
+    # What follows from others is not told.
+    task = "Download the report, then translate it, and finally mail it to Ida."
+    steps = ("Download the report", "translate it", "mail it to Ida")
+    assert needs(task, draft_of(task, *steps)) == {(0, 1), (1, 2)}
     # What is told first may be done last.
     task = "Ping me in the team chat as soon as the backup in the vault has finished."
     steps = ("Ping me in the team chat", "as soon as the backup in the vault has finished")

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.models.encoder import OnnxEncoder
-from tasks.retrieve.compose.drafts import JOINS, MOST_CLAUSES, Draft, Span, aligned, clauses
+from tasks.retrieve.compose.clauses import JOINS, MOST_CLAUSES, aligned, clauses
+from tasks.retrieve.compose.drafts import Draft, Span
 from tasks.retrieve.compose.local import BEGIN, INSIDE, LABELS, LocalDecomposer, Scores, counted, filled
 from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.task_model import NEITHER, ONWARD, TaskModel, packaged_model, placed_words
@@ -176,7 +177,7 @@ def test_a_clause_that_says_two_steps_is_shared_and_a_condition_stays_with_its_s
     draft = drafted(minilm, task, "compare flour prices", "order three bags")
     assert draft.left_out == ()
     assert draft.steps[1].words == "If they rose a lot, order three bags"
-    # A task without words is parts_said by all of it.
+    # A task without words is said by all of it.
     draft = aligned(" 🥖🥖 ", [], ["bake bread"], np.zeros((1, 0)))
     assert parts_said(" 🥖🥖 ", draft) == [["🥖🥖"]]
 

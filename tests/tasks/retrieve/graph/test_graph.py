@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 
 from storage.schemas import EDGE_TYPES, NODE_TYPES, Edge, Node
 from tasks.retrieve.graph.graph import SkillGraph, graph_of
-from tasks.retrieve.graph.svg import (
-    EDGE_LOOKS,
-    NODE_LOOKS,
-    Layout,
-    graph_file,
-    graph_svg,
-    lay_out,
-    node_lines,
-    one_line,
-)
+from tasks.retrieve.graph.layout import Layout, lay_out, node_lines, one_line
+from tasks.retrieve.graph.svg import EDGE_LOOKS, NODE_LOOKS, graph_file, graph_svg
 from tasks.retrieve.paging.types import PagedDocument
 from tests.support.texts.fragments import document
 

@@ -12,7 +12,7 @@ from storage.errors import StorageError
 from storage.schemas import Node
 from tasks.models.protocols import Vectors
 from tasks.retrieve.page import page
-from tasks.retrieve.paging.terms import Request, read_request
+from tasks.retrieve.paging.request import Request, read_request
 from tasks.retrieve.paging.types import Page, PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.prepared_documents import DOCUMENT, KITCHEN, nodes_of

@@ -12,9 +12,9 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.token_states import encoded, packaged_projection, project, unpack
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.facets import ask, ready_for, unit_features
+from tasks.retrieve.paging.late_interaction import STATES, TokenStates, state_rows, states_of
 from tasks.retrieve.paging.prepared import Prepared, cut
 from tasks.retrieve.paging.scorer import FILE, GROUPS, NAMES, Scorer, chances, scorer_of
-from tasks.retrieve.paging.similarity import STATES, TokenStates, state_rows, states_of
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.train.paging_scorer import Example, fit, stored
 from tests.support.models.word_models import WordEncoder, WordTokenizer

@@ -14,7 +14,7 @@ from tasks.crawl.collect import collect
 from tasks.retrieve.revisions.history import choose, read_revision, revisions_of
 from tasks.retrieve.revisions.show import differences, open_edition, shown
 from tasks.retrieve.routing.search import Filters
-from tasks.retrieve.skills.catalogue import SkillList
+from tasks.retrieve.skills.listing import SkillList
 from tests.support.roots.skill_root import MarketSource, SkillRoot
 from tests.support.roots.storied import BREAD_ID, KEY, KNEAD, LOGO, PIPED, SECOND
 

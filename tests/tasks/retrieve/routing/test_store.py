@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flows.commands.queries import open_index
+from flows.settings import load_settings
 from storage.lance.served import require_served
 from tasks.refine import workers
 from tasks.refine.workers import _submitted as submitted
@@ -16,12 +18,11 @@ from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import few_changed
 from tasks.retrieve.routing import coarse, store
 from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing, routing_rows
-from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.shells import publish_tables
 from tasks.retrieve.versions.doctor import examine
 from tests.support.roots.hand_written import skill
 from tests.support.roots.nights import Killed, dying_at
-from tests.support.roots.skill_root import MINILM, Make, SkillRoot
+from tests.support.roots.skill_root import Make, SkillRoot
 
 BREAD = skill("bread", "Bakes loaves", "Knead the dough and knock on the crust.")
 BEES = skill("bees", "Looks after a hive", "Treat the colony with oxalic acid in winter.")
@@ -179,9 +180,15 @@ def test_an_index_from_before_models_were_learned_answers_without_them_until_a_n
 def test_of_many_skills_principal_axes_are_kept_and_searched_by(
     root: SkillRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    scans, cosines = list[object](), coarse.Coarse.cosines
+    monkeypatch.setattr(coarse.Coarse, "cosines", lambda *of: scans.append(of) or cosines(*of))
+
     def told(exact_rows: int) -> list[tuple[str, float]]:
-        asked = ServedIndex(root.root, encoder=MINILM, exact_rows=exact_rows)
-        return [(r["name"], r["score"]) for r in asked.search("knead the crust")["results"]]
+        monkeypatch.setenv("SKILLERY_EXACT_ROWS", str(exact_rows))
+        scans.clear()
+        results = open_index(root.root, load_settings()).search("knead the crust")["results"]
+        assert bool(scans) == (exact_rows < 2)
+        return [(r["name"], r["score"]) for r in results]
 
     exact, made_now = told(2), told(1)
     assert opened(root).coarse == {}

@@ -28,7 +28,8 @@ from tasks.retrieve.skills.bundle import (
     is_segment,
     parse_uri,
 )
-from tasks.retrieve.skills.catalogue import SkillCatalogue, SkillList
+from tasks.retrieve.skills.catalogue import SkillCatalogue
+from tasks.retrieve.skills.listing import SkillList
 from tests.support.roots.hand_written import BEES, BREAD, SKILLS, TEA, skill
 from tests.support.roots.many_skills import many_skills
 from tests.support.roots.skill_root import Make, SkillRoot

@@ -17,7 +17,7 @@ from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten
 from tasks.evaluate.health.report import REPORT, write_report
 from tasks.retrieve import served_index
-from tasks.retrieve.versions.forget import ForgetReport, forget
+from tasks.retrieve.versions.forget import ForgetReport, forget, targets_of
 from tests.support.roots.forgetting import (
     COPY,
     FIRST,
@@ -29,6 +29,7 @@ from tests.support.roots.forgetting import (
     holding,
     rye,
 )
+from tests.support.roots.nights import HandSource, Nights, skill
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.vendor import connect, open_at
 
@@ -207,6 +208,17 @@ def test_a_text_that_another_document_went_on_from_stays_with_that_one(
     assert "local/market/origin" in documents_table(root.root).read()["doc_id"]
     body = documents_table(root.root).read().filter(doc_id="local/market/origin")["body_hash"][0]
     assert not Forgotten.load(root.root).covers("new/id", None, body)
+
+
+def test_a_text_that_another_document_holds_now_is_not_kept_from_coming_back(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    nights.run(HandSource("dir:d", skill("m/r/fork", "Knead it.")))
+    nights.run(HandSource("dir:d", skill("m/r/fork", "Bake it."), skill("m/r/origin", "Knead it.")))
+    stones = targets_of(nights.root, "m/r/fork").tombstones
+    (held,) = documents_table(nights.root).read().filter(doc_id="m/r/origin").to_dicts()
+    assert sum(stone.body_hash is not None for stone in stones) == 1
+    assert held["body_hash"] not in {stone.body_hash for stone in stones}
+    assert held["raw_hash"] not in {stone.raw_hash for stone in stones}
 
 
 def test_an_unknown_id_is_named_with_those_near_it(root: SkillRoot) -> None:

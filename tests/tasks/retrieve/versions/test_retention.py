@@ -241,6 +241,18 @@ def test_what_was_published_within_a_day_stays_for_readers_that_hold_it(skill_ro
     assert gone == [published[1].version]
 
 
+def test_learned_skills_that_are_published_often_do_not_take_the_way_back_from_a_night(
+    skill_root: Make,
+) -> None:
+    root = skill_root({"bread": BREAD})
+    first, second = nights(root, 2)
+    for n in range(1, 4):
+        learned = f"v-learned-{n}"
+        write_served(root.root, replace(second, version=learned, run_id=learned[2:], order=second.order + n))
+    gone = retain_versions(root.root, 2, now=root.now + timedelta(days=9))
+    assert (gone, first in published_versions(root.root)) == (["v-learned-1", second.version], True)
+
+
 def test_a_prune_that_was_killed_is_finished_by_the_next(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 3)

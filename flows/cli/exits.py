@@ -162,6 +162,9 @@ def _end(line: str) -> NoReturn:
     for process in multiprocessing.active_children():
         process.kill()
         process.join(1)
+    # Agents and environments have sessions of their own, and read no end of their input while they hang.
+    if environments := sys.modules.get("tasks.induce.replay.environment"):
+        environments.kill_all()
     # Not through sys.stderr, which another thread may hold.
     os.write(2, f"{json_line('warning', line.strip())}\n".encode() if is_json() else line.encode())
     os._exit(_INTERRUPTED)

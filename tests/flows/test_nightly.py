@@ -22,6 +22,7 @@ from storage.state import accept_risks, parsed_table, read_runs
 from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.suggest.stored import ServedSkills
+from tests.support.command import Ask
 from tests.support.induce.learning import RUNS, written
 from tests.support.induce.runs import mooring
 from tests.support.llm.llm_asking import llm_set_up
@@ -196,15 +197,18 @@ def served_stays(root: str) -> Iterator[None]:
 
 
 def test_a_day_is_rebuilt_beside_what_is_served_and_served_when_asked(
-    two_days: dict[str, Any], root: str, monkeypatch: pytest.MonkeyPatch
+    two_days: dict[str, Any], root: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows.backfill import backfill
     from flows.nightly import nightly
 
+    days = ask.told("backfill", "--from", BEFORE, "--to", TODAY, "--dry-run", "--root", root)["days"]
     with served_stays(root):
         rows = backfill(date(2020, 1, 1), NOW, root, stages=["refine"])
         assert [(r["day"], r["documents"], r["nodes"]) for r in rows] == [(BEFORE, 2, 0), (TODAY, 3, 0)]
         rows = backfill(THEN, NOW, root)
+        written = sum(run["bytes_written"] for run in read_runs(Root(root), 2))
+        assert 0.5 < sum(day["bytes_written"] for day in days) / written < 2
         made = [(r["documents"], r["refined now"], r["published"]) for r in rows]
         assert made == [(2, 0, None), (3, 0, None)]
         assert rows[-1]["nodes"] == two_days["nodes"]

@@ -1,7 +1,8 @@
-"""`python scripted_agent.py [MISCHIEF]`: an agent that does the tasks of the example on some attempts alone.
+"""`python scripted_agent.py [MISCHIEF [FILE]]`: an agent that does the example's tasks on some attempts.
 
 The task at place n, by name, is done on the first n % 4 attempts, and on all of them if a skill was read. On
-others the agent ends at once, or does its MISCHIEF: `die`, `nonsense`, `hang`, `wander` (it never ends).
+others the agent ends at once, or does its MISCHIEF: `die`, `nonsense`, `hang` (when it has made FILE),
+`wander` (it never ends).
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def main() -> None:
         act = next(script)
         if mischief != "wander" and act["name"] == "list_files":
             if mischief == "hang":
+                for file in sys.argv[2:]:
+                    Path(file).touch()
                 time.sleep(600)
             if mischief == "die":
                 sys.exit("the agent fell asleep")

@@ -15,6 +15,7 @@ from tasks.retrieve.routing.search import Filters
 
 LONGEST_TEXT, LONGEST_ID, LONGEST_PATH = 20_000, 1_000, 4_096  # characters of a request, an id, a path
 _COMMIT = 12  # hexadecimal digits
+_LONGEST_STATE, _MOST_PREVIOUS = 200_000, 1_000  # characters of what is seen, actions before
 
 
 class Whose(BaseModel):
@@ -193,3 +194,105 @@ class ReadOutcome(ToolOutcome):
         body = binary if self.text is None else self.text
         more = f"\n\n[more from offset {self.next_offset}]" if self.next_offset else ""
         return f"{self.whose.line()}\n\n{body}{more}"
+
+
+class ComposeArguments(Arguments):
+    """The arguments of `compose_plan`."""
+
+    task: str = Field(min_length=1, max_length=LONGEST_TEXT)
+    k: int = Field(3, ge=1, le=20, description="skills a step")
+    filters: ShortFilters = FilterForm()
+
+
+class StepSkill(BaseModel):
+    """A skill that may serve a step."""
+
+    doc_id: str
+    name: str
+    risks: list[str]
+    whose: Origin
+
+
+class PlanStep(BaseModel):
+    """One step; where `gap` is true, none of its skills fits."""
+
+    step: int
+    text: str
+    after: list[int]
+    condition: str | None = None
+    gap: bool
+    confidence: float
+    skills: list[StepSkill]
+
+    def line(self) -> str:
+        """Return it in one line."""
+        after = f" (after {', '.join(map(str, self.after))})" if self.after else ""
+        served = "nothing served fits" if self.gap else f"{self.skills[0].doc_id}, {self.confidence:.0%} sure"
+        return f"{self.step}. {self.text}{after}: {served}"
+
+
+class ComposeOutcome(ToolOutcome):
+    """The steps of a task in an order in which they can be done, and what serves each."""
+
+    version: Said
+    steps: list[PlanStep]
+    left_out: list[dict[str, Any]]
+    notice: Said = NOTICE
+
+    def as_text(self) -> str:
+        """Return a line a step."""
+        if not self.steps:
+            return "No step was found in the task."
+        left = [f"left out ({part['reason']}): {part['text']}" for part in self.left_out]
+        return "\n".join([*(step.line() for step in self.steps), *left, self.notice])
+
+
+class StateForm(Arguments):
+    """What an agent sees and did."""
+
+    observation: str = Field(max_length=_LONGEST_STATE)
+    url: str = Field("", max_length=LONGEST_TEXT)
+    title: str = Field("", max_length=LONGEST_TEXT)
+    previous: list[dict[str, Any]] = Field([], max_length=_MOST_PREVIOUS)
+
+
+class SuggestArguments(Arguments):
+    """The arguments of `suggest_steps`."""
+
+    task: str = Field(min_length=1, max_length=LONGEST_TEXT)
+    state: Annotated[
+        StateForm,
+        WithJsonSchema({"type": "object", "description": "observation, url, title, previous (actions)"}),
+    ]
+    domain: str | None = Field(None, max_length=LONGEST_ID)
+    k: int = Field(5, ge=1, le=50)
+    method: SkipJsonSchema[str] = Field("default", max_length=LONGEST_ID)
+
+
+class LearnedSkill(BaseModel):
+    """A learned skill: its function, and the runs that did it, of which `runs` are the first."""
+
+    skill_id: str
+    description: str
+    code: str
+    score: float
+    support: int
+    verified: list[str]
+    runs: list[str]
+
+
+class SuggestOutcome(ToolOutcome):
+    """The learned skills that fit a step, best first."""
+
+    version: Said
+    domain: str
+    results: list[LearnedSkill]
+    notice: Said = NOTICE
+
+    def as_text(self) -> str:
+        """Return description, support and code of each."""
+        told = [
+            f"{row.description} ({row.skill_id}, of run {row.runs[0]}; {row.support} tasks)\n{row.code}"
+            for row in self.results
+        ]
+        return "\n".join([*told, self.notice] if told else ["No learned skill fits this step."])

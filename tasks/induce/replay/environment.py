@@ -16,7 +16,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -32,6 +33,14 @@ _WORDS = 300  # bytes of the last error output that a message shows
 _SHOWN = 80  # bytes or characters of an answer that a message shows
 _GLANCE = 0.5  # seconds after which it is asked again how many are left
 _END = 1.0  # seconds in which a process may end in order
+_RUNNING: set[int] = set()  # ids of processes, each of which leads a session
+
+
+def kill_all() -> None:
+    """Kill what still runs, with all that it started: for a command that ends without unwinding."""
+    for process_id in list(_RUNNING):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process_id, signal.SIGKILL)
 
 
 class LineProcess:
@@ -66,15 +75,15 @@ class LineProcess:
             raise WrongInput(f"{folder}: there is no such folder to run {command!r} in")
         self.command, self._seconds, self._most_bytes, self._left = command, seconds, most_bytes, left
         self._home = tempfile.TemporaryDirectory(prefix="skillery-", ignore_cleanup_errors=True)
+        own = variables or {"PATH": os.environ.get("PATH", os.defpath), "HOME": self._home.name}
         try:
-            self._process = subprocess.Popen(
-                words, cwd=folder,
-                env=variables or {"PATH": os.environ.get("PATH", os.defpath), "HOME": self._home.name},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                start_new_session=True,
-            )  # fmt: skip
-        except (OSError, ValueError) as error:
+            # Ctrl-C interrupts the main thread alone: it would not learn the id of what it just started.
+            with ThreadPoolExecutor(1) as starter:
+                self._process = starter.submit(_begun, words, folder, own).result()
+        except BaseException as error:
             self._home.cleanup()
+            if not isinstance(error, OSError | ValueError):
+                raise
             raise EnvironmentUnusable(command, "start", f"cannot be started: {error}") from error
         assert self._process.stdin and self._process.stdout and self._process.stderr  # noqa: S101, PT018 (pipes)
         self._in, self._out, self._err = self._process.stdin, self._process.stdout, self._process.stderr
@@ -96,6 +105,7 @@ class LineProcess:
             self._process.wait(_END)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        _RUNNING.discard(self._process.pid)
         self._process.wait()
         for thread in self._threads:
             thread.join(_END)
@@ -186,6 +196,15 @@ class LineProcess:
         said = f"; its last error output: {words}" if words else ""
         how = f"ended with exit code {self._process.returncode} before it answered{said}"
         raise EnvironmentStopped(self.command, "ended", how)
+
+
+def _begun(words: Sequence[str], folder: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        words, cwd=folder, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
+    )  # fmt: skip
+    _RUNNING.add(process.pid)
+    return process
 
 
 @dataclass(frozen=True, slots=True)

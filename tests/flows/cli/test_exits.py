@@ -277,7 +277,10 @@ def test_the_help_of_run_names_every_form_of_a_source(ask: Ask) -> None:
     ("command", "setting", "said"),
     [
         ("train pairs --corpus a --out b", None, "`train pairs` was deleted: `skillery train routing`"),
+        ("evaluate look-alikes", None, "`evaluate look-alikes` was deleted: near copies are folded"),
         ("bench compose --llm --out b", None, "--llm of `bench compose` was deleted"),
+        ("status", "SKILLERY_ENCODER_PRECISION", "SKILLERY_ENCODER_PRECISION was deleted: leave it out"),
+        ("status", "SKILLERY_INDUCE_CHROMIUM", "SKILLERY_INDUCE_CHROMIUM was deleted: name the browser"),
         ("status", "SKILLERY_TRAINING_DISTILLED", "SKILLERY_TRAINING_DISTILLED was deleted: leave it out"),
     ],
 )

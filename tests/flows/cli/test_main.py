@@ -134,6 +134,8 @@ def test_markdown_prints_the_context_alone(served_bakery: SkillRoot, ask: Ask) -
     arguments = ["page", _DOC_ID, "what first", "--root", served_bakery.root.uri, "--method", "full"]
     whole = ask.told(*arguments)["context"]
     assert ask(*arguments, "--markdown").stdout == whole + "\n"
+    assert ask(*arguments, "--format", "markdown").stdout == whole + "\n"
+    assert json.loads(ask(*arguments, "--format", "json").stdout)["context"] == whole
 
 
 @pytest.mark.parametrize("command", ["search", "page"])
@@ -143,8 +145,9 @@ def test_a_batch_is_answered_by_its_command(
     batch, out = tmp_path / "q.jsonl", tmp_path / "r.jsonl"
     lines = [{"query_id": n, "doc_id": d, "query": "?"} for n, d in enumerate([_DOC_ID, "no/such/skill"])]
     batch.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    done = ask(command, "--batch", str(batch), "--out", str(out), "--root", served_bakery.root.uri)
-    failed = int(command == "page")
+    given = (command, "--batch", str(batch), "--out", str(out), "--root", served_bakery.root.uri)
+    done, allowed, failed = ask(*given), ask(*given, "--allow-errors"), int(command == "page")
+    assert allowed.code == 0
     assert (done.code, done.stdout) == (failed, "")
     assert ("1 of 2 lines failed" in done.stderr, done.stderr.count("\n")) == (bool(failed), failed)
     assert [("error" in line, line["query_id"]) for line in lines_of(out)] == [(False, 0), (bool(failed), 1)]

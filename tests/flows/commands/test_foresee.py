@@ -245,3 +245,4 @@ def test_what_a_backfill_would_do_is_told_without_a_contradiction(tmp_path: Path
     assert "nothing was done" in said
     assert "that of 2026-03-02 would be served if it passed the gate" in said
     assert "what is served stays" in " ".join(ask(*dry).stdout.split())
+    assert "refine and parse, not refine alone" in ask.refused(*dry, "--publish", "--stage", "refine")

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import write_run, write_source
 from storage.usage import logged_searches, read_usage
-from tests.support.command import Ask
+from tests.support.command import MAIN, Ask
 from tests.support.paths import PROJECT
 from tests.support.roots.hand_written import BEES, BREAD, SKILLS
 from tests.support.roots.skill_root import Export, SkillRoot
@@ -127,6 +128,20 @@ def test_it_listens_on_this_machine_and_says_where_it_cannot(served_bakery: Skil
     finally:
         end()
     assert found["skillery_readable"] == 1
+
+
+def test_the_command_says_where_it_serves_and_ends_with_ctrl_c(served_bakery: SkillRoot) -> None:
+    command = [*MAIN, "serve-metrics", "--port", "0", "--root", served_bakery.root.uri]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        at = process.stderr.readline().removeprefix("metrics at ").strip()
+        try:
+            with urllib.request.urlopen(at) as answer:  # noqa: S310 (our own)
+                assert at.startswith("http://127.0.0.1:")
+                assert b"skillery_served_info" in answer.read()
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
 
 
 NIGHT = "20260203T021500-abcdef"

@@ -158,7 +158,11 @@ def test_the_commands_print_what_they_did(
     assert record["checks"]
     assert all(check["passed"] for check in record["checks"])
     assert specs_to_read(shelf.root) == specs, "the next night would read what was refreshed alone"
-    assert ask.told("rebuild", "--keep-vectors", *root)["published"]
+    foreseen = ask.told("rebuild", "--keep-vectors", "--dry-run", *root)
+    assert _served(shelf.root.uri) == record["served"]
+    rebuilt = ask.told("rebuild", "--keep-vectors", *root)
+    assert rebuilt["published"]
+    assert 0.5 < foreseen["bytes_written"] / rebuilt["bytes_written"] < 2
     BlobStore(shelf.root).put([b"no document names this"])
     compacted = ask.told("compact", *root)
     assert (compacted["files_after"] > 0, compacted["blobs_gone"]) == (True, 1)

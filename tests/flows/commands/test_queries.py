@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flows.api import SkillIndex, pages_for
 from flows.commands.operate import root_status
 from flows.commands.queries import page_batch, search_batch, search_filters
 from flows.settings import Settings, load_settings
@@ -230,6 +231,7 @@ def test_a_line_of_a_batch_that_is_kept_back_says_why_and_status_counts_by_class
     kept_back: SkillRoot, tmp_path: Path
 ) -> None:
     line = {"query_id": 1, "doc_id": BREAD, "query": "how long to knead?"}
+    assert list(pages_for(SkillIndex(kept_back.root), line["query"], 3, None)) == []
     page(kept_back.ask(), batch_file(tmp_path, line), tmp_path / "r.jsonl")
     (answer,) = answers(tmp_path / "r.jsonl")
     assert {**line, "error": answer["error"]} == answer

@@ -17,7 +17,13 @@ from tasks.retrieve.routing.postings import postings_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.train.hard_negatives import FalseNegatives, Mined, Pool, candidate_lists, mine_negatives, trigrams
 from tasks.train.material import Encoders, Material, gather, training_rows
-from tasks.train.queries import PairedQueries, TrainingOptions, TrainingQuery, asked_of
+from tasks.train.queries import (
+    PairedQueries,
+    TrainingOptions,
+    TrainingQuery,
+    asked_of,
+    without_queries,
+)
 from tests.support.models.training_material import pairs_of, tools, trades
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 
@@ -70,8 +76,12 @@ def test_no_text_that_is_read_holds_what_is_asked_of_its_skill(asked: PairedQuer
     texts = {text for row in rows for text in row[1:]}
     assert len(texts) <= len(TOOLS)  # one a skill, however often and as what it is read
     assert not any("amber" in text or "cedar" in text for text in texts)
-    for side in (material.train, material.held_out):
+    listed = material.queries[: OPTIONS.lists]
+    for side, queries in ((material.train, listed), (material.held_out, material.asked)):
         assert len(side.skills) == len(set(side.rows.tolist())) == len(side.rows)
+        read = without_queries(TOOLS, queries)
+        assert list(side.skills) == [read[row] for row in side.rows.tolist()]
+        assert list(side.skills) != [TOOLS[row] for row in side.rows.tolist()]
 
 
 def test_requests_that_are_not_used_are_counted(asked: PairedQueries) -> None:

@@ -52,7 +52,7 @@ def test_the_first_evaluation_is_new_and_without_a_history_there_is_no_drift() -
     [
         ((0.9, 0.1, 0.8, 0.85), range(4), 7, 0.8),
         ((0.1, 0.1, 0.1, 0.9, 0.9), range(5), 1, 0.9),
-        ((0.9, 0.8, 0.1, 0.1, 0.1, 0.8), (0, 1, 2, 2, 2, 3), 7, 0.8),
+        ((0.9, 0.8, 0.95, 0.95, 0.1, 0.8), (0, 1, 2, 2, 2, 3), 7, 0.8),
         ((0.9, 0.7, 0.7, 0.7), (0, 0, 0, 0), 7, 0.9),
     ],
     ids=["all others", "the last one", "a version counts once", "the only version's first evaluation"],

@@ -7,11 +7,15 @@ import json
 import os
 import select
 import shlex
+import signal
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,7 +23,7 @@ from hypothesis import strategies as st
 
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from tasks.induce.replay.command import CommandReplay, PageReplay
-from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
+from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer, kill_all
 from tasks.induce.replay.window import Broken, SourceWindow, call_at, crossed
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, Source
 from tasks.induce.skills.skill import actions_of
@@ -135,6 +139,26 @@ def test_what_the_process_started_ends_with_it(tmp_path: Path) -> None:
             break
         time.sleep(0.02)
     assert not is_running(child)
+
+
+def test_a_process_is_known_that_was_just_starting_when_ctrl_c_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *given: Any, **how: Any) -> None:  # noqa: ANN401 (Popen's)
+            super().__init__(*given, **how)
+            started.append(self)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            time.sleep(0.1)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        LineProcess(python("import time; time.sleep(600)"), tmp_path)
+    kill_all()
+    with started.pop() as process:
+        assert process.wait(10) == -signal.SIGKILL
 
 
 def test_a_command_that_is_none_is_refused(tmp_path: Path) -> None:

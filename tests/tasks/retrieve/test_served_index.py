@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -303,14 +305,20 @@ def test_what_a_page_made_is_there_for_the_next_process_until_it_is_damaged(
 
 
 def test_encodings_used_longest_ago_make_room(served_bakery: SkillRoot, tmp_path: Path) -> None:
-    kept = KeptEncodings(tmp_path, served_bakery.encoder, most=10_000)
+    folder, encoder = tmp_path / "pages", copy(served_bakery.encoder)
+    kept = KeptEncodings(folder, encoder, most=10_000)
     texts = [[f"Text {n} of a document.", "Another one."] for n in range(6)]
-    for some in texts:
+    kept.encoded(texts[0])
+    (first,) = folder.iterdir()
+    os.link(first, tmp_path / "first")
+    for some in texts[1:]:
         kept.encoded(some)
         kept.encoded(texts[0])
-    held = sum(path.stat().st_size for path in tmp_path.iterdir())
-    assert held <= 10_000
-    before = {path.name for path in tmp_path.iterdir()}
-    kept.encoded(texts[0])
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 10_000
+    assert first.samefile(tmp_path / "first")  # what is asked for again and again was made once
+    before = {path.name for path in folder.iterdir()}
     kept.encoded(texts[-1])
-    assert {path.name for path in tmp_path.iterdir()} == before
+    assert {path.name for path in folder.iterdir()} == before
+    encoder.card = {**encoder.card, "revision": "another"}
+    kept.encoded(texts[0])
+    assert {path.name for path in folder.iterdir()} - before

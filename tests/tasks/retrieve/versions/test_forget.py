@@ -48,6 +48,8 @@ def forgotten(root: SkillRoot, target: str, run_id: str = "gone") -> ForgetRepor
 
 def test_it_is_everywhere_before_and_nowhere_after_nor_merely_marked_as_deleted(root: SkillRoot) -> None:
     write_report(root.root, f"<p>{FIRST}</p>")
+    for cache in ("crawl/archives", "sample", "looks", "pages"):
+        root.root.write(f"state/{cache}/kept", FIRST.encode())
     before = holding(root.root, WORDS)
     assert {f.partition("/")[0] for f in before} >= {
         "raw",

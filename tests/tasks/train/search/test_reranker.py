@@ -152,8 +152,12 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(
     stopped.mkdir()
     monkeypatch.setattr(reranker, "_SPARED", 1)
     monkeypatch.setattr(torch, "save", saved)
-    fold = int(held.folds[0])
-    one = train_pairs(held, lists(held), RECIPE, fold, whole).arrays()
+    fold, noted, taught = int(held.folds[0]), lists(held), list[int]()
+    drawn = noted.batches
+    monkeypatch.setattr(noted, "batches", lambda rows, epoch: taught.extend(rows) or drawn(rows, epoch))
+    one = train_pairs(held, noted, RECIPE, fold, whole).arrays()
+    assert len(taught)
+    assert fold not in held.folds[taught]
     again = train_pairs(held, lists(held), RECIPE, fold, stopped).arrays()
     assert all(np.array_equal(one[name], again[name]) for name in one)
     plain = PairNetwork(RECIPE.rank, RECIPE.seed).arrays()
@@ -217,6 +221,14 @@ def test_groups_hold_each_request_once_its_skill_and_none_that_may_serve_beside(
         for row in group.near:
             assert held.kinds[row] == NEAR
             assert held.gold[row] in gold
+
+
+def test_of_a_fold_that_is_held_out_a_retriever_learns_nothing(held: Requests) -> None:
+    fold = int(held.folds[0])
+    groups = Teaching(held, TOKENS, BODIES, TWO_SIDES, fold).batches()
+    taught = np.concatenate([rows for group in groups for rows in (group.rows, group.near)])
+    assert len(taught)
+    assert fold not in held.folds[taught]
 
 
 def test_requests_that_a_skill_does_not_serve_move_away_from_it(held: Requests) -> None:

@@ -141,6 +141,7 @@ def test_a_file_is_read_as_all_that_it_is(path: str, content: bytes, expected: d
         # Which hold no more than text, as a picture does.
         ("a.docx", zipped(("[Content_Types].xml", b"<Types/>")), None, "info"),
     ],
+    ids=["zip", "docx"],  # what is zipped names the time
 )
 def test_of_many_archives_the_first_are_opened_and_each_other_is_named(
     name: str, content: bytes, opened: str | None, severity: str

@@ -184,7 +184,7 @@ def train_requests(
         print_json({"removed": was}) if as_json else say("removed" if was else "nothing was tuned here")
         return
     from flows.cli.printing.measures import print_tuning  # noqa: PLC0415
-    from flows.commands.routing.own_requests import train_on_requests  # noqa: PLC0415
+    from flows.commands.routing.training import train_on_requests  # noqa: PLC0415
 
     found = train_on_requests(where, settings, requests)
     print_json(found) if as_json else print_tuning(found)

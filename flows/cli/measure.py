@@ -150,8 +150,7 @@ def evaluate_compose(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Measure plans on requests whose steps are known: the steps, what serves them, their order."""
-    from flows.commands.plans.bench import plans_bench  # noqa: PLC0415
-    from flows.commands.plans.served_file import served_corpus  # noqa: PLC0415
+    from flows.commands.plans.bench import plans_bench, served_corpus  # noqa: PLC0415
     from tasks.evaluate.compose.report import terminal_blocks  # noqa: PLC0415
 
     settings = load_settings()

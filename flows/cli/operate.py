@@ -1,4 +1,4 @@
-"""The commands to operate a root: refresh, rebuild, compact, serve, alert, settings."""
+"""The commands to operate a root: refresh, rebuild, compact, serve, alert, schema, settings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from flows.cli.helps import ASK, FILL, REPAIR, WATCH
 from flows.cli.options import print_json, root_of
 from flows.cli.printing import run as printing
 from flows.cli.printing.cost import print_cost
-from flows.cli.schema import schema
-from flows.commands.console import say_aside
+from flows.commands.console import say, say_aside
 from flows.settings import load, load_settings
+from storage.errors import WrongInput
 
 
 def refresh(
@@ -235,6 +235,58 @@ def usage(
     settings = load_settings()
     found = usage_of(root_of(settings, root), settings, days)
     print_json(found) if as_json else typer.echo("\n".join(lines_of(found)))
+
+
+def schema(
+    table: Annotated[
+        str | None, Argument(metavar="TABLE", help="Its folder below the root  [list all tables]")
+    ] = None,
+    markdown: Annotated[bool, Option("--markdown", help="As tables of Markdown, columns and all.")] = False,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Print the tables that lie on disk, and the columns of each with type, unit and meaning."""
+    from flows.commands.open_formats.schema import schema_told  # noqa: PLC0415
+
+    if as_json and markdown:
+        raise WrongInput("--json and --markdown are two forms of one answer: give one of them")
+    found = schema_told(table)
+    if as_json:
+        print_json(found)
+    else:
+        _print_schema(found, whole=table is not None or markdown, markdown=markdown)
+
+
+_WIDEST = 21  # the widest name of a table, and a blank
+
+
+def _print_schema(found: dict[str, Any], *, whole: bool, markdown: bool = False) -> None:
+    """Print what `schema_told` returns, for a person or as Markdown; not `whole`: what each table holds."""
+    for one in found["tables"]:
+        if not whole:
+            say(one["holds"], indent=_WIDEST, mark=one["table"].ljust(_WIDEST))
+        elif markdown:
+            _print_schema_markdown(one)
+        else:
+            say(f"{one['table']}: {one['holds']}", style="bold")
+            for column in one["columns"]:
+                say(f"{column['column']}: {', '.join(_facts(column))}", indent=2)
+                say(column["meaning"], indent=4)
+
+
+def _facts(column: dict[str, Any]) -> list[str]:
+    unit = [f"in {column['unit']}"] if column["unit"] else []
+    null = ["may be null"] if column["nullable"] else []
+    return [column["type"], *unit, *null, f"since schema version {column['since']}"]
+
+
+def _print_schema_markdown(one: dict[str, Any]) -> None:
+    typer.echo(f"## {one['table']}\n\n{one['holds']}\n")
+    typer.echo("| column | type | unit | null | since | meaning |\n|---|---|---|---|---|---|")
+    for column in one["columns"]:
+        null, unit = "yes" if column["nullable"] else "no", column["unit"] or ""
+        cells = (f"`{column['column']}`", f"`{column['type']}`", unit, null, column["since"])
+        typer.echo(f"| {' | '.join(map(str, cells))} | {column['meaning']} |")
+    typer.echo("")
 
 
 COMMANDS: dict[Callable[..., None], str] = {

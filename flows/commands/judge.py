@@ -10,8 +10,7 @@ from flows.commands.console import folder_at, progress
 from flows.settings import Settings, asked_llm
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.evaluate.judge.agreement import Label, read_labels, require_labelled
-from tasks.evaluate.judge.judge import PROMPT, VOTES
+from tasks.evaluate.judge.judge import PROMPT, VOTES, Label, read_labels, require_labelled
 from tasks.evaluate.judge.label_form import SUFFIX, form_of, read_form, require_same_contexts
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.judged import (

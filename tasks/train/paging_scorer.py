@@ -18,8 +18,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries, spans_in
-from tasks.evaluate.paging.bench import prepare_all
-from tasks.evaluate.paging.held_out import FITTED, SEED, digest
+from tasks.evaluate.paging.bench import FITTED, SEED, digest, prepare_all
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
 from tasks.parse.classify.local import LocalClassifier

@@ -16,8 +16,7 @@ from tasks.evaluate.corpus.skill_sample import namespace_of
 from tasks.evaluate.generate.skill_files import Kept, SkillFiles
 from tasks.models.llm.ask import Llm, Report
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.parse_json import without_thoughts
-from tasks.models.llm.prompt import Prompt, Values, known_of
+from tasks.models.llm.prompt import Prompt, Values, known_of, without_thoughts
 from tasks.models.llm.quoting import shortened
 from tasks.retrieve.routing.skill import Skill, digest_of
 from tasks.train.queries import PAIRS, PAIRS_FILE, named_in

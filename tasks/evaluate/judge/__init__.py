@@ -1,1 +1,1 @@
-"""Judges of pages: an LLM (begin with `judge`), people (`label_form`), and their agreement (`agreement`)."""
+"""Judges of pages: an LLM and how judges agree (begin with `judge`), and people (`label_form`)."""

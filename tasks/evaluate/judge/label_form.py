@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage.errors import WrongInput
-from tasks.evaluate.judge.agreement import Label
-from tasks.evaluate.judge.judge import PROMPT
+from tasks.evaluate.judge.judge import PROMPT, Label
 
 SUFFIX = ".md"
 Setting = tuple[str, float | None]  # a method and its budget

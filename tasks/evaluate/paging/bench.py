@@ -1,17 +1,25 @@
-"""The bench of paging: each query paged by each method and budget, on documents prepared once."""
+"""The bench of paging: each query paged by each method and budget, on documents prepared once.
+
+What is measured on a document that a scorer was fitted on is too good. The fit keeps, beside the packaged
+scorer, one for each fold of its documents, fitted to the documents of all other folds: the bench pages the
+documents of a fold by it, however few of them it has.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from storage.errors import WrongInput
 from storage.schemas import Node
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage
-from tasks.evaluate.paging.held_out import held_out_scorer
 from tasks.evaluate.paging.outcomes import Outcome, Setting
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
@@ -22,7 +30,7 @@ from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS, page
-from tasks.retrieve.paging.scorer import Scorer
+from tasks.retrieve.paging.scorer import Scorer, scorer_of
 from tasks.retrieve.paging.types import PagedDocument, Reranker, encode_chunks, make_ready
 
 
@@ -174,3 +182,34 @@ def require_paging(queries: Sequence[EvidenceQuery], methods: Sequence[str]) -> 
         raise WrongInput("there are no queries to evaluate; give a file with at least one")
     if unknown := [method for method in methods if method not in METHODS]:
         raise WrongInput(f"unknown paging method {unknown[0]!r}; choose one of {', '.join(METHODS)}")
+
+
+FITTED = Path(__file__).parents[1] / "data" / "paging_fitted.json"
+SEED = 42  # of the folds
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What the packaged scorer was fitted on."""
+
+    folds: Mapping[str, int]  # of each body, by its digest
+    scorers: Sequence[Scorer]  # of each fold, fitted to the bodies of all others
+    packaged: str  # digest of the file with the scorer that was fitted to all of them
+
+
+@functools.cache
+def fitted(path: Path = FITTED) -> Fitted:
+    """Return what the packaged scorer was fitted on; ValueError: it was with other features than today's."""
+    found = json.loads(path.read_text("utf-8"))
+    return Fitted(found["folds"], [scorer_of(scorer) for scorer in found["scorers"]], found["packaged"])
+
+
+def digest(text: str) -> str:
+    """Return the digest by which a body, or a file with a scorer, is named."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def held_out_scorer(body: str) -> Scorer | None:
+    """Return a scorer that never saw a body; None: nor did the packaged one."""
+    fold = fitted().folds.get(digest(body))
+    return None if fold is None else fitted().scorers[fold]

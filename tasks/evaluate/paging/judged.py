@@ -13,8 +13,7 @@ from itertools import product
 from typing import Any, Literal
 
 from storage.errors import TransientError
-from tasks.evaluate.judge.agreement import Label, agreement
-from tasks.evaluate.judge.judge import VOTES, Case, Verdict, judge
+from tasks.evaluate.judge.judge import VOTES, Case, Label, Verdict, agreement, judge
 from tasks.evaluate.judge.label_form import Pair
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.measures.statistics import bootstrap_interval

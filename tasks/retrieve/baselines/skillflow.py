@@ -12,8 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from tasks.models.llm.ask import Fallback, Llm, if_too_long
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.parse_json import without_thoughts
-from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values, known_of
+from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values, known_of, without_thoughts
 from tasks.models.llm.quoting import shortened
 from tasks.models.protocols import Encoder, Vectors
 from tasks.models.with_torch.reranker import PairScorer

@@ -14,8 +14,7 @@ from pydantic import BeforeValidator, ValidationInfo
 
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.parse_json import find_json
-from tasks.models.llm.prompt import Answer, Prompt, Values, known_of, schema_of
+from tasks.models.llm.prompt import Answer, Prompt, Values, find_json, known_of, schema_of
 from tasks.models.llm.question import Sampling
 from tasks.models.protocols import Encoder
 from tasks.retrieve.compose.candidates import StepReranker

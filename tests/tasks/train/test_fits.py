@@ -11,8 +11,17 @@ import polars as pl
 import pytest
 
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries
-from tasks.evaluate.paging.bench import PagingBench, Remembering, body_of, measure, prepare_all
-from tasks.evaluate.paging.held_out import SEED, digest, fitted, held_out_scorer
+from tasks.evaluate.paging.bench import (
+    SEED,
+    PagingBench,
+    Remembering,
+    body_of,
+    digest,
+    fitted,
+    held_out_scorer,
+    measure,
+    prepare_all,
+)
 from tasks.evaluate.paging.outcomes import summarise_outcomes
 from tasks.evaluate.paging.report import paging_markdown, report_paging
 from tasks.evaluate.stream.report import decision_means

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from flows.commands.routing.own_requests import ship
+from flows.commands.routing.training import ship
 from storage.errors import StorageError
 from storage.jsonl import write_lines
 from storage.usage import UsageLog, served_searches

@@ -11,8 +11,17 @@ import pytest
 from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.evaluate.judge.agreement import Label, agreement, cohen_kappa, read_labels, require_labelled
-from tasks.evaluate.judge.judge import PROMPT, Case, Verdict, judge
+from tasks.evaluate.judge.judge import (
+    PROMPT,
+    Case,
+    Label,
+    Verdict,
+    agreement,
+    cohen_kappa,
+    judge,
+    read_labels,
+    require_labelled,
+)
 from tasks.evaluate.judge.label_form import Pair, form_of, read_form
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.judged import (

@@ -21,8 +21,7 @@ from tasks.induce.library.llm_inducer import PROMPT as WINDOWS
 from tasks.induce.library.llm_inducer import ShownWindow
 from tasks.induce.library.llm_inducer import values_of as about_windows
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.parse_json import find_json
-from tasks.models.llm.prompt import Answer, Numbers, Prompt, Text, Values, is_last, shorter
+from tasks.models.llm.prompt import Answer, Numbers, Prompt, Text, Values, find_json, is_last, shorter
 from tasks.models.llm.question import Question, Sampling
 from tasks.parse.classify.llm import PROMPT as CLASSIFY
 from tasks.parse.classify.llm import values_of as about_fragments

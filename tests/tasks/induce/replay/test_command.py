@@ -10,12 +10,10 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +21,7 @@ from hypothesis import strategies as st
 
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from tasks.induce.replay.command import CommandReplay, PageReplay
-from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer, kill_all
+from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
 from tasks.induce.replay.window import Broken, SourceWindow, call_at, crossed
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, Source
 from tasks.induce.skills.skill import actions_of
@@ -31,6 +29,7 @@ from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Action
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, recorded, renewal, whole, windows_of
+from tests.support.paths import PROJECT
 
 ECHO = (
     "import os, sys\nfor line in sys.stdin: print(repr((line, sorted(os.environ), os.getcwd())), flush=True)"
@@ -141,24 +140,40 @@ def test_what_the_process_started_ends_with_it(tmp_path: Path) -> None:
     assert not is_running(child)
 
 
-def test_a_process_is_known_that_was_just_starting_when_ctrl_c_came(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[subprocess.Popen[bytes]] = []
+_STARTING = """
+import signal, subprocess, sys, threading, time
+from pathlib import Path
+from tasks.induce.replay.environment import LineProcess, kill_all
 
-    class Interrupted(subprocess.Popen[bytes]):
-        def __init__(self, *given: Any, **how: Any) -> None:  # noqa: ANN401 (Popen's)
-            super().__init__(*given, **how)
-            started.append(self)
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            time.sleep(0.1)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+started = []
 
-    monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        LineProcess(python("import time; time.sleep(600)"), tmp_path)
-    kill_all()
-    with started.pop() as process:
-        assert process.wait(10) == -signal.SIGKILL
+class Interrupted(subprocess.Popen):
+    def __init__(self, *given, **how):
+        super().__init__(*given, **how)
+        started.append(self)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.1)
+
+subprocess.Popen = Interrupted
+try:
+    LineProcess(sys.executable + " -c 'import time; time.sleep(60)'", Path.cwd())
+except KeyboardInterrupt:
+    until = time.monotonic() + 10
+    while time.monotonic() < until and not (started and started[0].poll()):
+        kill_all()  # it may be a moment until the id is known
+        time.sleep(0.02)
+    print(started[0].poll())
+"""
+
+
+def test_a_process_is_known_that_was_just_starting_when_ctrl_c_came(tmp_path: Path) -> None:
+    # In a process of its own: what the command does at Ctrl-C, once asked for here, would end this one.
+    done = subprocess.run(
+        [sys.executable, "-c", _STARTING], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == (f"{-signal.SIGKILL}\n", "")
 
 
 def test_a_command_that_is_none_is_refused(tmp_path: Path) -> None:

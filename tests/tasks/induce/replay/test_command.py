@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import select
@@ -20,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
-from tasks.induce.replay.command import CommandReplay, PageReplay
+from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
 from tasks.induce.replay.window import Broken, SourceWindow, call_at, crossed
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, Source
@@ -46,31 +45,6 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-
-
-class Restless:
-    """An environment of pages that ends in another state each time."""
-
-    def __init__(self) -> None:
-        self._ends = itertools.count()
-
-    def page(self, _until: str | None) -> LiveAnswer:
-        return LiveAnswer("a page", None, pages=True)
-
-    reset = page
-
-    def step(self, _action: Action, _element: Element | None) -> LiveAnswer:
-        return self.page(None)
-
-    def digest(self) -> str:
-        return str(next(self._ends))
-
-
-def test_pages_that_end_otherwise_each_time_prove_nothing() -> None:
-    body, window = whole(renewal("ada"), 3)
-    replay = PageReplay(Restless())  # type: ignore[arg-type]
-    assert not replay.takes(window)
-    assert replay.replay(body, window, {}) == Broken(0, "the same actions leave another state")
 
 
 def test_a_line_is_answered_by_a_line_in_its_folder_with_no_variables_of_ours(

@@ -16,6 +16,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from tasks.induce.replay.chromium import Limits, LivePage, PageBroken, opened_page
+from tasks.induce.replay.command import PageReplay
+from tasks.induce.replay.environment import LiveAnswer
 from tasks.induce.replay.verify import Replay, opened, verify
 from tasks.induce.replay.window import Broken, SourceWindow, call_at
 from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
@@ -322,3 +324,28 @@ def test_a_trajectory_that_can_no_longer_be_done_proves_nothing(
     assert line.startswith("once is not replayed in live pages: what comes before a window can no longer be")
     monkeypatch.undo()
     assert verify(body, [window, own], bench.replay).how == ("command", "recorded")
+
+
+class Restless:
+    """An environment of pages that ends in another state each time."""
+
+    def __init__(self) -> None:
+        self._ends = count()
+
+    def page(self, _until: str | None) -> LiveAnswer:
+        return LiveAnswer("a page", None, pages=True)
+
+    reset = page
+
+    def step(self, _action: Action, _element: Element | None) -> LiveAnswer:
+        return self.page(None)
+
+    def digest(self) -> str:
+        return str(next(self._ends))
+
+
+def test_pages_that_end_otherwise_each_time_prove_nothing() -> None:
+    body, window = whole(renewal("ada"), 3)
+    replay = PageReplay(Restless())  # type: ignore[arg-type]
+    assert not replay.takes(window)
+    assert replay.replay(body, window, {}) == Broken(0, "the same actions leave another state")

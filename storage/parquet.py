@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from storage.errors import NewerSchema, SchemaMismatch, StorageError
@@ -30,28 +33,40 @@ def damage() -> tuple[type[BaseException], ...]:
     return pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """Return a table as a Parquet file whose pages have checksums (CRC-32), packed if that is worth it."""
+def parquet_bytes(table: pa.Table, rows_per_group: int | None = None) -> bytes:
+    """Return a table as a Parquet file whose pages have checksums (CRC-32), packed if that is worth it.
+
+    A row group has at most `rows_per_group` rows, and no dictionary; None: as many as Arrow puts there, a
+    million, with dictionaries.
+    """
     import pyarrow as pa  # noqa: PLC0415 (as above)
     import pyarrow.parquet as pq  # noqa: PLC0415 (as above)
 
     buffer = pa.BufferOutputStream()
     packed = "zstd" if table.nbytes > _SMALL else "none"
-    pq.write_table(table, buffer, compression=packed, write_page_checksum=True)
+    pq.write_table(
+        table, buffer, compression=packed, write_page_checksum=True, row_group_size=rows_per_group,
+        use_dictionary=rows_per_group is None,
+    )  # fmt: skip
     return bytes(buffer.getvalue())
 
 
 _OLDEST = pl.CompatLevel.oldest()
 
 
-def write_frame(root: Root, relative: str, frame: pl.DataFrame, schema: pl.Schema) -> bytes:
-    """Write `frame`, of exactly this schema (else `SchemaMismatch`), in one step; return the file's bytes."""
+def write_frame(
+    root: Root, relative: str, frame: pl.DataFrame, schema: pl.Schema, rows_per_group: int | None = None
+) -> bytes:
+    """Write `frame`, of exactly this schema (else `SchemaMismatch`), in one step; return the file's bytes.
+
+    `rows_per_group` is as `parquet_bytes` has it: `read_rows` reads no fewer rows than a group has.
+    """
     check_schema(relative, frame, schema)
     table = frame.to_arrow(compat_level=_OLDEST).replace_schema_metadata(
         {"schema_version": str(SCHEMA_VERSION)}
     )
     # Arrow rather than Polars writes and reads: flipped bits in a page, unchecked, abort Polars' process.
-    data = parquet_bytes(table)
+    data = parquet_bytes(table, rows_per_group)
     root.write(relative, data)
     return data
 
@@ -72,6 +87,21 @@ def read_frame(
             return frame
         nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n in absent)
         return frame.with_columns(nulls).select(wanted)
+
+
+def read_rows(root: Root, relative: str, schema: pl.Schema, rows: Sequence[int]) -> pl.DataFrame:
+    """Return the rows of a Parquet file at these places, one at least; groups without any stay unread.
+
+    Raises as `read_frame`.
+    """
+    with _opened(root, relative) as file:
+        _check(root.at(relative), file.schema_arrow, schema)
+        sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        starts = list(accumulate(sizes, initial=0))
+        groups = sorted({bisect_right(starts, row) - 1 for row in rows})
+        held = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
+        read = pl.DataFrame(file.read_row_groups(groups, columns=[*schema], use_threads=False))
+        return read[np.searchsorted(held, rows)]
 
 
 def check_schema(name: str, frame: pl.DataFrame, schema: pl.Schema) -> None:

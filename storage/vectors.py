@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.errors import StorageError
-from storage.parquet import read_frame, write_frame
+from storage.parquet import read_frame, read_rows, write_frame
 from storage.root import Root
 
 FOLDER = "vectors"
 STATES = "states"
-# A part is read whole where one row of it is wanted: 4,096 vectors of 384 numbers are 6 MB, states too.
 ROWS_PER_PART = 4096
+# Where one row is wanted its group is read: 256 vectors of 384 numbers are .4 MB, and so are states.
+_ROWS_PER_GROUP = 256
 _Vectors = npt.NDArray[np.float32]
 
 
@@ -117,18 +119,13 @@ class VectorStore:
         return np.zeros((rows, self._dimension), dtype=np.float32)
 
     def _read(self, part: str, rows: pl.Series) -> pl.DataFrame:
-        return self._frame(part)[rows]
-
-    def _frame(self, part: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        try:
-            return read_frame(self._root, part, self._schema, columns)
-        except StorageError as error:
-            raise StorageError(f"{error}: delete that file, what it holds is made anew") from error
+        with _remedied():
+            return read_rows(self._root, part, self._schema, rows.to_list())
 
     def _write(self, rows: pl.DataFrame) -> str:
         name = hashlib.sha256(b"".join(rows["text_hash"])).hexdigest()[:24]
         part = f"{self.folder}/part-{name}.parquet"
-        write_frame(self._root, part, rows, self._schema)
+        write_frame(self._root, part, rows, self._schema, _ROWS_PER_GROUP)
         return part
 
     def _refreshed(self) -> pl.DataFrame:
@@ -142,7 +139,8 @@ class VectorStore:
         return index
 
     def _listed(self, part: str) -> pl.DataFrame:
-        hashes = self._frame(part, ["text_hash"]).with_row_index("row")
+        with _remedied():
+            hashes = read_frame(self._root, part, self._schema, ["text_hash"]).with_row_index("row")
         return hashes.select("text_hash", pl.lit(part).alias("part"), pl.col("row").cast(pl.UInt32))
 
 
@@ -157,6 +155,14 @@ class StateStore(VectorStore):
 
     def _none(self, rows: int) -> npt.NDArray[Any]:
         return np.full(rows, b"", dtype=object)
+
+
+@contextmanager
+def _remedied() -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(f"{error}: delete that file, what it holds is made anew") from error
 
 
 def vector_stores(root: Root) -> list[VectorStore]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from storage.folder import cores
 from storage.partitions import partition_of
 from storage.root import Root
 from storage.schemas import EDGES, NODE_TYPES, NODES, Edge, Node, to_frame
@@ -28,7 +29,10 @@ from tasks.parse.edges.linker import EdgeOptions, Linked, Linker, edges_identity
 from tasks.parse.edges.rules import infer_edges
 
 DOCUMENTS_PER_BATCH = 50
-_DOCUMENTS_AT_ONCE = 100  # typed and encoded together
+# Typed and encoded together: of 250 there are more nodes of one length than of 60, and to encode them takes
+# four fifths of the time.
+_DOCUMENTS_AT_ONCE = 250
+_BATCHES_PER_CORE = 4  # at least, so that no core waits long for the others
 # A write rewrites its partitions, so few documents a write take time that grows as their square; many must
 # fit in memory with their vectors, and a kill loses the work since the last write.
 _DOCUMENTS_PER_WRITE = 1000
@@ -36,7 +40,7 @@ _DOCUMENTS_PER_WRITE = 1000
 
 @dataclass(frozen=True, slots=True)
 class ParsePlan:
-    """The partitions to parse, in batches of about 50 documents or more, and counts of documents."""
+    """The partitions to parse, in batches of some 50 to 250 documents or more, and counts of documents."""
 
     batches: list[list[int]]
     todo: int
@@ -76,12 +80,13 @@ def plan_parse(root: Root, rules: str) -> ParsePlan:
     gone = state.filter(pl.col("wanted").is_null())
     todo = state.filter(pl.col("wanted").is_not_null(), pl.col("wanted").ne_missing(pl.col("digest")))
     per_partition = Counter(partition_of(d) for d in [*todo["doc_id"], *gone["doc_id"]])
+    shared = min(todo.height // (_BATCHES_PER_CORE * cores()), _DOCUMENTS_AT_ONCE)
     batches: list[list[int]] = []
     room = 0
     for partition, count in sorted(per_partition.items()):
         if room <= 0:
             batches.append([])
-            room = DOCUMENTS_PER_BATCH
+            room = max(DOCUMENTS_PER_BATCH, shared)
         batches[-1].append(partition)
         room -= count
     return ParsePlan(batches, todo.height, gone.height, state.height - todo.height - gone.height)

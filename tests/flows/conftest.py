@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -31,8 +32,12 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
     def run(*arguments: str) -> InProcess:
         monkeypatch.setattr(sys, "argv", ["skillery", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
+        own = signal.getsignal(signal.SIGINT)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            signal.signal(signal.SIGINT, own)  # the command's would end the whole process
         return InProcess(ended.value.code, *capsys.readouterr())
 
     return Ask(run)

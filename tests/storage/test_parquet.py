@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.parquet import read_columns, read_frame, rewrite_rows, write_frame
+from storage.parquet import read_columns, read_frame, read_rows, rewrite_rows, write_frame
 from storage.partitions import PARTITIONS, PartitionedTable, missing_files, partition_of
 from storage.root import Root
 from storage.schemas import (
@@ -65,6 +66,36 @@ VECTORS = pl.Schema({"vector": pl.Array(pl.Float32, 3)})
 def test_every_record_keeps_its_types_even_without_rows(root: Root, schema: pl.Schema) -> None:
     write_frame(root, "a.parquet", pl.DataFrame(schema=schema), schema)
     assert read_frame(root, "a.parquet", schema).schema == schema
+
+
+@given(
+    rows=st.integers(1, 40).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1), min_size=1))
+    ),
+    each=st.integers(1, 50),
+)
+def test_some_rows_are_those_of_the_whole_file_whatever_its_groups(
+    rows: tuple[int, list[int]], each: int
+) -> None:
+    count, wanted = rows
+    schema = pl.Schema({"n": pl.Int64})
+    with tempfile.TemporaryDirectory() as folder:
+        root = Root(folder)
+        write_frame(root, "a.parquet", pl.DataFrame({"n": range(count)}, schema=schema), schema, each)
+        assert read_rows(root, "a.parquet", schema, wanted)["n"].to_list() == wanted
+
+
+def test_a_group_that_is_not_wanted_stays_unread_and_one_that_is_damaged_is_told(root: Root) -> None:
+    frame = pl.DataFrame({"vector": np.eye(3, dtype=np.float32).repeat(4, axis=0)}, schema=VECTORS)
+    write_frame(root, "a.parquet", frame, VECTORS, 4)
+    file = Path(root.at("a.parquet"))
+    column = pq.ParquetFile(file).metadata.row_group(1).column(0)
+    data = bytearray(file.read_bytes())
+    data[column.data_page_offset + column.total_compressed_size - 1] ^= 1
+    file.write_bytes(data)
+    assert read_rows(root, "a.parquet", VECTORS, [11, 0]).equals(frame[[11, 0]])
+    with pytest.raises(StorageError, match=r"a\.parquet"):
+        read_rows(root, "a.parquet", VECTORS, [5])
 
 
 @pytest.mark.parametrize(

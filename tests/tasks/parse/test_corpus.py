@@ -227,6 +227,21 @@ def test_batches_hold_about_so_many_documents_each_once(
     assert 2 <= len(plan.batches) <= 25 // 10 + 1
 
 
+@pytest.mark.parametrize(("cores", "most", "each"), [(1, 250, 6), (2, 250, 3), (1, 4, 4), (64, 250, 1)])
+def test_a_large_corpus_makes_large_batches_and_four_or_more_for_each_core(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch, cores: int, most: int, each: int
+) -> None:
+    monkeypatch.setattr(corpus, "DOCUMENTS_PER_BATCH", 1)
+    monkeypatch.setattr(corpus, "_DOCUMENTS_AT_ONCE", most)
+    monkeypatch.setattr(corpus, "cores", lambda: cores)
+    monkeypatch.setattr(corpus, "partition_of", lambda doc_id: int(doc_id.rpartition("s")[2]))
+    root = skill_root({f"s{i}": skill(f"s{i}", "Counts", f"Count to {i}.") for i in range(25)})
+    root.crawl()
+    plan = plan_parse(root.root, rules_digest("rules", "tokens", None))
+    assert {len(batch) for batch in plan.batches[:-1]} == {each}
+    assert len(plan.batches) == -(-25 // each)
+
+
 def test_the_mix_of_node_types_stands_beside_skillpagers(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     assert [row["percent"] for row in node_type_mix(root.root)] == [0] * 6

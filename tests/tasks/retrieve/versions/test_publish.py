@@ -59,6 +59,16 @@ def test_the_night_after_a_rollback_publishes_what_the_corpus_holds(two_nights: 
     assert len(published_versions(two_nights.root)) == 3
 
 
+def test_going_back_twice_goes_two_versions_back_not_to_and_fro(two_nights: SkillRoot) -> None:
+    two_nights.write("kiln", KILN)
+    two_nights.publish()
+    newest_first = published_versions(two_nights.root)
+    for earlier in newest_first[1:]:
+        assert roll_back(two_nights.root)[1] == earlier
+    with pytest.raises(WrongInput, match="nothing to go back to"):
+        roll_back(two_nights.root)
+
+
 def test_a_version_that_is_not_kept_is_refused_with_those_that_are(two_nights: SkillRoot) -> None:
     kept = [v.version for v in published_versions(two_nights.root)]
     with pytest.raises(WrongInput, match=", ".join(kept)):

@@ -59,7 +59,7 @@ def write_frame(
 ) -> bytes:
     """Write `frame`, of exactly this schema (else `SchemaMismatch`), in one step; return the file's bytes.
 
-    `rows_per_group` is as `parquet_bytes` has it: `read_rows` reads no fewer rows than a group has.
+    `rows_per_group` is as `parquet_bytes` has it: `read_rows` decodes no fewer rows than a group has.
     """
     check_schema(relative, frame, schema)
     table = frame.to_arrow(compat_level=_OLDEST).replace_schema_metadata(
@@ -83,25 +83,33 @@ def read_frame(
     with _opened(root, relative) as file:
         absent = _check(root.at(relative), file.schema_arrow, schema)
         frame = pl.DataFrame(file.read(columns=[n for n in wanted if n not in absent], use_threads=False))
-        if frame.columns == wanted:  # a table is read as often as it has files: every step counts
-            return frame
-        nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n in absent)
-        return frame.with_columns(nulls).select(wanted)
+        return _completed(frame, wanted, schema)
 
 
 def read_rows(root: Root, relative: str, schema: pl.Schema, rows: Sequence[int]) -> pl.DataFrame:
-    """Return the rows of a Parquet file at these places, one at least; groups without any stay unread.
+    """Return the rows of a Parquet file at these places, at least one; only groups with one are decoded.
 
-    Raises as `read_frame`.
+    Raises as `read_frame`, and `StorageError` too if the file has fewer rows.
     """
     with _opened(root, relative) as file:
-        _check(root.at(relative), file.schema_arrow, schema)
+        absent = _check(root.at(relative), file.schema_arrow, schema)
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         starts = list(accumulate(sizes, initial=0))
+        if max(rows) >= starts[-1]:
+            raise ValueError(f"row {max(rows)} of {starts[-1]} was asked for")
         groups = sorted({bisect_right(starts, row) - 1 for row in rows})
         held = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
-        read = pl.DataFrame(file.read_row_groups(groups, columns=[*schema], use_threads=False))
-        return read[np.searchsorted(held, rows)]
+        columns = [name for name in schema if name not in absent]
+        read = pl.DataFrame(file.read_row_groups(groups, columns=columns, use_threads=False))
+        return _completed(read[np.searchsorted(held, rows)], [*schema], schema)
+
+
+def _completed(frame: pl.DataFrame, wanted: list[str], schema: pl.Schema) -> pl.DataFrame:
+    """Return a frame with the columns wanted, those that it lacks null."""
+    if frame.columns == wanted:  # a table is read as often as it has files: every step counts
+        return frame
+    nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n not in frame.columns)
+    return frame.with_columns(nulls).select(wanted)
 
 
 def check_schema(name: str, frame: pl.DataFrame, schema: pl.Schema) -> None:

@@ -18,7 +18,7 @@ from storage.root import Root
 FOLDER = "vectors"
 STATES = "states"
 ROWS_PER_PART = 4096
-# Where one row is wanted its group is read: 256 vectors of 384 numbers are .4 MB, and so are states.
+# Where one row is wanted its group is decoded: 256 vectors of 384 numbers are .4 MB, and so are states.
 _ROWS_PER_GROUP = 256
 _Vectors = npt.NDArray[np.float32]
 

@@ -32,7 +32,7 @@ DOCUMENTS_PER_BATCH = 50
 # Typed and encoded together: of 250 there are more nodes of one length than of 60, and to encode them takes
 # four fifths of the time.
 _DOCUMENTS_AT_ONCE = 250
-_BATCHES_PER_CORE = 4  # at least, so that no core waits long for the others
+_BATCHES_PER_CORE = 4  # about, where documents suffice, so that no core waits long for the others
 # A write rewrites its partitions, so few documents a write take time that grows as their square; many must
 # fit in memory with their vectors, and a kill loses the work since the last write.
 _DOCUMENTS_PER_WRITE = 1000
@@ -114,7 +114,8 @@ def parse_partitions(
     digests = dict(todo.filter(pl.col("wanted").is_not_null()).select("doc_id", "wanted").iter_rows())
     documents = documents_table(root).read(partitions, ["doc_id", "body"])
     documents = documents.filter(pl.col("doc_id").is_in(list(digests)))
-    for chunk in documents.iter_slices(_DOCUMENTS_AT_ONCE):
+    parts = max(1, round(documents.height / _DOCUMENTS_AT_ONCE))
+    for chunk in documents.iter_slices(max(1, -(-documents.height // parts))):
         bodies = dict(chunk.iter_rows())
         parsed, typing = parse_documents(bodies, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
         linked = Linked() if linker is None else linker.link(parsed)

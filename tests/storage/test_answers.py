@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -301,3 +302,16 @@ def test_a_part_holds_no_text_and_a_damaged_one_is_named_with_what_to_do(root: R
     part.write_bytes(part.read_bytes()[:-9])
     with pytest.raises(StorageError, match=rf"{part.name} .*delete that file"):
         VectorStore(root, "m", 2).find(hashes("sourdough"))
+
+
+def test_of_a_part_only_the_groups_wanted_are_decoded_and_a_damaged_one_is_named_too(root: Root) -> None:
+    store, grains = VectorStore(root, "m", 2), [f"grain {number}" for number in range(600)]
+    store.add(hashes(*grains), vectors(*range(600)))
+    assert len(store) == 600  # its hashes are listed now
+    (part,) = root.folder.rglob("*.parquet")
+    data, last = bytearray(part.read_bytes()), pq.ParquetFile(part).metadata.row_group(2).column(1)
+    data[last.data_page_offset + last.total_compressed_size - 1] ^= 1
+    part.write_bytes(data)
+    assert store.find(hashes("grain 300", "grain 2"))[1][:, 0].tolist() == [300, 2]
+    with pytest.raises(StorageError, match=rf"{part.name} .*delete that file"):
+        store.find(hashes("grain 599"))

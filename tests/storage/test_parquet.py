@@ -96,6 +96,10 @@ def test_a_group_that_is_not_wanted_stays_unread_and_one_that_is_damaged_is_told
     assert read_rows(root, "a.parquet", VECTORS, [11, 0]).equals(frame[[11, 0]])
     with pytest.raises(StorageError, match=r"a\.parquet"):
         read_rows(root, "a.parquet", VECTORS, [5])
+    with pytest.raises(StorageError, match=r"row 12 of 12 was asked for"):
+        read_rows(root, "a.parquet", VECTORS, [0, 12])
+    with pytest.raises(SchemaMismatch, match=r"a\.parquet: columns"):
+        read_rows(root, "a.parquet", SCHEMA, [0])
 
 
 @pytest.mark.parametrize(

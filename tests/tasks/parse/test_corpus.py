@@ -228,7 +228,7 @@ def test_batches_hold_about_so_many_documents_each_once(
 
 
 @pytest.mark.parametrize(("cores", "most", "each"), [(1, 250, 6), (2, 250, 3), (1, 4, 4), (64, 250, 1)])
-def test_a_large_corpus_makes_large_batches_and_four_or_more_for_each_core(
+def test_a_large_corpus_makes_large_batches_but_some_for_each_core(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, cores: int, most: int, each: int
 ) -> None:
     monkeypatch.setattr(corpus, "DOCUMENTS_PER_BATCH", 1)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from storage.errors import NewerSchema, SchemaMismatch, StorageError
@@ -59,7 +58,7 @@ def write_frame(
 ) -> bytes:
     """Write `frame`, of exactly this schema (else `SchemaMismatch`), in one step; return the file's bytes.
 
-    `rows_per_group` is as `parquet_bytes` has it: `read_rows` decodes no fewer rows than a group has.
+    `rows_per_group` is as `parquet_bytes` has it: `read_frame` decodes no fewer rows than a group has.
     """
     check_schema(relative, frame, schema)
     table = frame.to_arrow(compat_level=_OLDEST).replace_schema_metadata(
@@ -72,44 +71,39 @@ def write_frame(
 
 
 def read_frame(
-    root: Root, relative: str, schema: pl.Schema, columns: Sequence[str] | None = None
-) -> pl.DataFrame:
+    root: Root, relative: str, schema: pl.Schema, columns: Sequence[str] | None = None,
+    rows: Sequence[int] | None = None,
+) -> pl.DataFrame:  # fmt: skip
     """Return a Parquet file's rows; `columns` names those wanted (None: all), in the schema's order.
 
-    Columns that a file of an older schema version lacks are null. A missing or damaged file is StorageError,
-    one of a newer version or with other columns SchemaMismatch.
+    `rows` are the places of those wanted, in their order (None: all); only groups with one are decoded.
+    Columns that a file of an older schema version lacks are null. A file that is missing, damaged or shorter
+    than `rows` say is StorageError, one of a newer version or with other columns SchemaMismatch.
     """
     wanted = [name for name in schema if columns is None or name in columns]
     with _opened(root, relative) as file:
         absent = _check(root.at(relative), file.schema_arrow, schema)
-        frame = pl.DataFrame(file.read(columns=[n for n in wanted if n not in absent], use_threads=False))
-        return _completed(frame, wanted, schema)
+        present = [name for name in wanted if name not in absent]
+        if rows is None:
+            frame = pl.DataFrame(file.read(columns=present, use_threads=False))
+        else:
+            frame = _decoded(file, present, rows)
+        if frame.columns == wanted:  # a table is read as often as it has files: every step counts
+            return frame
+        nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n in absent)
+        return frame.with_columns(nulls).select(wanted)
 
 
-def read_rows(root: Root, relative: str, schema: pl.Schema, rows: Sequence[int]) -> pl.DataFrame:
-    """Return the rows of a Parquet file at these places, at least one; only groups with one are decoded.
-
-    Raises as `read_frame`, and `StorageError` too if the file has fewer rows.
-    """
-    with _opened(root, relative) as file:
-        absent = _check(root.at(relative), file.schema_arrow, schema)
-        sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-        starts = list(accumulate(sizes, initial=0))
-        if max(rows) >= starts[-1]:
-            raise ValueError(f"row {max(rows)} of {starts[-1]} was asked for")
-        groups = sorted({bisect_right(starts, row) - 1 for row in rows})
-        held = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
-        columns = [name for name in schema if name not in absent]
-        read = pl.DataFrame(file.read_row_groups(groups, columns=columns, use_threads=False))
-        return _completed(read[np.searchsorted(held, rows)], [*schema], schema)
-
-
-def _completed(frame: pl.DataFrame, wanted: list[str], schema: pl.Schema) -> pl.DataFrame:
-    """Return a frame with the columns wanted, those that it lacks null."""
-    if frame.columns == wanted:  # a table is read as often as it has files: every step counts
-        return frame
-    nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n not in frame.columns)
-    return frame.with_columns(nulls).select(wanted)
+def _decoded(file: pq.ParquetFile, columns: list[str], rows: Sequence[int]) -> pl.DataFrame:
+    sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    starts = list(accumulate(sizes, initial=0))
+    if beyond := [row for row in rows if row >= starts[-1]]:
+        raise ValueError(f"row {beyond[0]} of {starts[-1]} was asked for")
+    within = [bisect_right(starts, row) - 1 for row in rows]
+    groups = sorted(set(within))
+    before = dict(zip(groups, accumulate((sizes[group] for group in groups), initial=0), strict=False))
+    read = pl.DataFrame(file.read_row_groups(groups, columns=columns, use_threads=False))
+    return read[[before[group] + row - starts[group] for group, row in zip(within, rows, strict=True)]]
 
 
 def check_schema(name: str, frame: pl.DataFrame, schema: pl.Schema) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.errors import StorageError
-from storage.parquet import read_frame, read_rows, write_frame
+from storage.parquet import read_frame, write_frame
 from storage.root import Root
 
 FOLDER = "vectors"
@@ -119,8 +118,15 @@ class VectorStore:
         return np.zeros((rows, self._dimension), dtype=np.float32)
 
     def _read(self, part: str, rows: pl.Series) -> pl.DataFrame:
-        with _remedied():
-            return read_rows(self._root, part, self._schema, rows.to_list())
+        return self._frame(part, rows=rows.to_list())
+
+    def _frame(
+        self, part: str, columns: Sequence[str] | None = None, rows: Sequence[int] | None = None
+    ) -> pl.DataFrame:
+        try:
+            return read_frame(self._root, part, self._schema, columns, rows)
+        except StorageError as error:
+            raise StorageError(f"{error}: delete that file, what it holds is made anew") from error
 
     def _write(self, rows: pl.DataFrame) -> str:
         name = hashlib.sha256(b"".join(rows["text_hash"])).hexdigest()[:24]
@@ -139,8 +145,7 @@ class VectorStore:
         return index
 
     def _listed(self, part: str) -> pl.DataFrame:
-        with _remedied():
-            hashes = read_frame(self._root, part, self._schema, ["text_hash"]).with_row_index("row")
+        hashes = self._frame(part, ["text_hash"]).with_row_index("row")
         return hashes.select("text_hash", pl.lit(part).alias("part"), pl.col("row").cast(pl.UInt32))
 
 
@@ -155,14 +160,6 @@ class StateStore(VectorStore):
 
     def _none(self, rows: int) -> npt.NDArray[Any]:
         return np.full(rows, b"", dtype=object)
-
-
-@contextmanager
-def _remedied() -> Iterator[None]:
-    try:
-        yield
-    except StorageError as error:
-        raise StorageError(f"{error}: delete that file, what it holds is made anew") from error
 
 
 def vector_stores(root: Root) -> list[VectorStore]:

@@ -81,12 +81,13 @@ def plan_parse(root: Root, rules: str) -> ParsePlan:
     todo = state.filter(pl.col("wanted").is_not_null(), pl.col("wanted").ne_missing(pl.col("digest")))
     per_partition = Counter(partition_of(d) for d in [*todo["doc_id"], *gone["doc_id"]])
     shared = min(todo.height // (_BATCHES_PER_CORE * cores()), _DOCUMENTS_AT_ONCE)
+    size = max(DOCUMENTS_PER_BATCH, shared)
     batches: list[list[int]] = []
     room = 0
     for partition, count in sorted(per_partition.items()):
         if room <= 0:
             batches.append([])
-            room = max(DOCUMENTS_PER_BATCH, shared)
+            room = size
         batches[-1].append(partition)
         room -= count
     return ParsePlan(batches, todo.height, gone.height, state.height - todo.height - gone.height)

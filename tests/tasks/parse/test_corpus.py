@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
@@ -214,32 +215,36 @@ def test_what_comes_or_changes_for_the_killed_parse_alone_leaves_nothing(
         assert_frame_equal(table, was, check_row_order=False)
 
 
-def test_batches_hold_about_so_many_documents_each_once(
-    skill_root: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("least", "most", "cores", "each"),
+    [(1, 250, 1, 6), (1, 250, 2, 3), (1, 4, 1, 4), (1, 250, 64, 1), (10, 250, 1, 10)],
+)
+def test_batches_hold_each_document_once_and_are_large_but_some_for_each_core(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch, least: int, most: int, cores: int, each: int
 ) -> None:
-    monkeypatch.setattr(corpus, "DOCUMENTS_PER_BATCH", 10)
-    root = skill_root({f"s{i}": skill(f"s{i}", "Counts", f"Count to {i}.") for i in range(25)})
-    root.crawl()
-    plan = plan_parse(root.root, rules_digest("rules", "tokens", None))
-    assert (plan.todo, plan.gone, plan.unchanged) == (25, 0, 0)
-    partitions = [p for batch in plan.batches for p in batch]
-    assert len(partitions) == len(set(partitions))
-    assert 2 <= len(plan.batches) <= 25 // 10 + 1
-
-
-@pytest.mark.parametrize(("cores", "most", "each"), [(1, 250, 6), (2, 250, 3), (1, 4, 4), (64, 250, 1)])
-def test_a_large_corpus_makes_large_batches_but_some_for_each_core(
-    skill_root: Make, monkeypatch: pytest.MonkeyPatch, cores: int, most: int, each: int
-) -> None:
-    monkeypatch.setattr(corpus, "DOCUMENTS_PER_BATCH", 1)
+    monkeypatch.setattr(corpus, "DOCUMENTS_PER_BATCH", least)
     monkeypatch.setattr(corpus, "_DOCUMENTS_AT_ONCE", most)
     monkeypatch.setattr(corpus, "cores", lambda: cores)
     monkeypatch.setattr(corpus, "partition_of", lambda doc_id: int(doc_id.rpartition("s")[2]))
     root = skill_root({f"s{i}": skill(f"s{i}", "Counts", f"Count to {i}.") for i in range(25)})
     root.crawl()
     plan = plan_parse(root.root, rules_digest("rules", "tokens", None))
+    assert (plan.todo, plan.gone, plan.unchanged) == (25, 0, 0)
+    assert [partition for batch in plan.batches for partition in batch] == [*range(25)]
     assert {len(batch) for batch in plan.batches[:-1]} == {each}
     assert len(plan.batches) == -(-25 // each)
+
+
+def test_documents_of_a_batch_are_typed_and_encoded_in_even_parts(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = Mock(wraps=corpus.parse_documents)
+    monkeypatch.setattr(corpus, "parse_documents", parsed)
+    monkeypatch.setattr(corpus, "_DOCUMENTS_AT_ONCE", 4)
+    root = skill_root({f"s{i}": skill(f"s{i}", "Counts", f"Count to {i}.") for i in range(6)})
+    root.crawl()
+    assert root.parse(vectors=False)["documents"] == 6
+    assert [len(call.args[0]) for call in parsed.call_args_list] == [3, 3]
 
 
 def test_the_mix_of_node_types_stands_beside_skillpagers(skill_root: Make) -> None:

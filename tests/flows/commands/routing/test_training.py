@@ -57,7 +57,8 @@ def test_a_model_is_trained_by_skillrouter_s_recipe_measured_on_skills_it_never_
 ) -> None:  # fmt: skip
     tiny, out = str(save_qwen3(tmp_path / "qwen3")), tmp_path / "trained"
     small = {"TOKENS": 40, "DRAWN": 2, "BATCH": 2, "ACCUMULATION": 2, "RERANKER_BATCH": 4, "LISTS": 4}
-    small |= {"RERANKER_TOKENS": 60, "FALSE_BODY": 1}
+    # Heads that the tiny encoder takes for equal have a cosine of 1, but for its last bit.
+    small |= {"RERANKER_TOKENS": 60, "FALSE_BODY": 1, "FALSE_EMBEDDING": 0.999999}
     for name, value in small.items():
         monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", str(value))
     command = ["train", "routing", "--corpus", str(corpus), "--out", str(out), "--root", root, "--pairs"]
@@ -94,9 +95,7 @@ def test_a_model_is_trained_by_skillrouter_s_recipe_measured_on_skills_it_never_
     assert set(found["scorer"]["weights"]) >= {"lexical"}
     assert isinstance(found["helps"], bool)
     pairs = lines_of(out / "pairs.jsonl")
-    # Whether heads that the tiny encoder takes for equal are false ones, a last bit of their cosine decides.
-    negatives = [len(pair["negatives"]) for pair in pairs]
-    assert (max(negatives), min(negatives) >= small["DRAWN"]) == (10, True)
+    assert {len(pair["negatives"]) for pair in pairs} == {2, 10}
     assert all(pair["query_id"] not in {n["doc_id"] for n in pair["negatives"]} for pair in pairs)
     for name in ("encoder", "reranker"):
         monkeypatch.setenv(f"SKILLERY_SKILLROUTER_{name.upper()}", str(out / name))
